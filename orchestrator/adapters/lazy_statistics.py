@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
+from orchestrator.application.ports.statistics import Detector, Trend, Watched
+from orchestrator.domain.benchmark_series import ChangePoint
 from orchestrator.domain.gate.performance import PairedComparison, Statistics
 from orchestrator.extras import require
 

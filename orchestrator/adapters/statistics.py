@@ -16,7 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import stdtr
 from scipy.stats import chi2, false_discovery_control, norm, rankdata, t
 
-from orchestrator.application.ports.statistics import ChangePoint, Trend, Watched
+from orchestrator.application.ports.statistics import Trend, Watched
+from orchestrator.domain.benchmark_series import ChangePoint
 from orchestrator.domain.gate.performance import POWER, PairedComparison
 from orchestrator.domain.grouping import grouped
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Response, Security
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, NewestPageDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.channels import (
     NewChannel,
@@ -31,6 +31,7 @@ from orchestrator.domain.channel import (
     DeliveryReceipt,
     DeliveryResponse,
     NewChannelResponse,
+    RenewedResponse,
 )
 from orchestrator.domain.extend_record import extended, filled
 
@@ -89,15 +90,6 @@ _ROTATE: dict[str, Example] = {
 ChannelBody = Annotated[NewChannel, Body(openapi_examples=_NEW)]
 ChannelTestBody = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TEST)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
-
-
-class RenewedResponse(ResponseModel):
-    """A channel's new secret."""
-
-    secret: str
-    """Shown only once."""
-    old_until: datetime | None
-    """Until when the old secret is valid."""
 
 
 _ASKED = [Security(bearer)]

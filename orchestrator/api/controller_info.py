@@ -12,18 +12,8 @@ from orchestrator.api.errors import ErrorAnswer, answer
 from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.catalogue import PlatformResponse
 from orchestrator.store.errors import StoreUnusableError
-
-
-class PlatformResponse(ResponseModel):
-    """A provider with its platform keys."""
-
-    provider: str
-    rented: bool
-    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
-    keys: list[str]
-    required: list[str]
-
 
 _UNREADY = ErrorAnswer(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 health = APIRouter(tags=["service"])
@@ -79,8 +69,8 @@ def list_platforms(context: ContextDep) -> ListResponse[PlatformResponse]:
             PlatformResponse(
                 provider=name,
                 rented=traits.rented,
-                keys=sorted(traits.keys),
-                required=sorted(traits.required),
+                keys=tuple(sorted(traits.keys)),
+                required=tuple(sorted(traits.required)),
             )
             for name, traits in sorted(context.traits.items())
         ]

@@ -10,18 +10,19 @@ when it is declared.
 from __future__ import annotations
 
 from orchestrator.api.models import documented
-from orchestrator.application.benchmarks import (
+from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.audit import AuditVerification, ChainedEntry
+from orchestrator.domain.benchmark_series import (
     BenchmarkSeries,
+    ChangePoint,
     EnvironmentDifference,
     SeriesChange,
     SeriesPoint,
 )
-from orchestrator.application.bisect_failures import BisectRange
-from orchestrator.application.ports.statistics import ChangePoint
-from orchestrator.domain.attestation import Attestation, Device
-from orchestrator.domain.audit import AuditVerification, ChainedEntry
+from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.caller_identity import BrowserSession, NewToken, Token
+from orchestrator.domain.catalogue import PlatformResponse
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
     ChannelHealth,
@@ -30,12 +31,18 @@ from orchestrator.domain.channel import (
     DeliveryReceipt,
     DeliveryResponse,
     NewChannelResponse,
+    RenewedResponse,
 )
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
-from orchestrator.domain.failure_signature import FailureGroup, GroupedFailures, Signature
-from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
+from orchestrator.domain.failure_signature import (
+    FailureGroup,
+    FailureGroupListResponse,
+    GroupedFailures,
+    Signature,
+)
+from orchestrator.domain.flaky import FlakyEvidence, HistoryResponse, ResultPoint, TestRun
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.snapshot import (
     Approval,
@@ -48,6 +55,7 @@ from orchestrator.domain.gate.snapshot import (
 from orchestrator.domain.gate.verdict import (
     KeyResponse,
     PublicKey,
+    ReplayResponse,
     RuleLine,
     RuleResult,
     StoredPolicy,
@@ -73,8 +81,14 @@ from orchestrator.domain.known_issue import (
     KnownIssueResponse,
 )
 from orchestrator.domain.launch_plan import HostCheck, Plan, PlannedCell, Shipment
-from orchestrator.domain.lint_findings import AnnotationConflict, CheckedAnnotation, DocumentFinding
+from orchestrator.domain.lint_findings import (
+    AnnotationConflict,
+    CheckedAnnotation,
+    DocumentFinding,
+    LintResponse,
+)
 from orchestrator.domain.machine import Place, SshAccess
+from orchestrator.domain.manifest import PayloadResponse, SubjectFileResponse
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
 from orchestrator.domain.outcome import Counts
@@ -82,12 +96,15 @@ from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
 from orchestrator.domain.retention import PrunedPart, PruneLine, PruneReport
-from orchestrator.domain.root_cause import Attribution, DiagnosedTest, RetestTally
+from orchestrator.domain.retests import ConfirmationRunResponse, RetestSessionResponse
+from orchestrator.domain.root_cause import Attribution, DiagnosedTest, RetestsResponse, RetestTally
 from orchestrator.domain.run_record import (
     ArtifactRecord,
     CellRecord,
+    IngestResponse,
     JobRecord,
     LeaseRecord,
+    PlotResponse,
     RunResponse,
     RunSummary,
     SubjectName,
@@ -111,7 +128,6 @@ from orchestrator.domain.test_identity import (
     Suggestion,
 )
 from orchestrator.domain.test_set import SkippedPath
-from orchestrator.store.test_histories import TestRun
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
@@ -158,9 +174,8 @@ documented(
     KnownIssueResponse,
 )
 documented(NewToken, KnownTestResponse, RunAnnotation, AnnotationConflict, CheckedAnnotation)
-documented(SeriesPoint, derived=["environment"], without=["subject", "probed"])
-documented(ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
-documented(ResultPoint, TestRun, without=["build", "nodeid"])
+documented(SeriesPoint, ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
+documented(ResultPoint, TestRun, HistoryResponse, FailureGroupListResponse)
 documented(Schedule, derived=["lineage"])
 documented(Resolved, without=["matrix", "known"])
 documented(Firing, ScheduleResponse)
@@ -168,3 +183,6 @@ documented(DeliveryReceipt, DeliveryAttempt, DeliveryResponse)
 documented(ChannelHealth, ChannelResponse, NewChannelResponse, derived=["state"])
 documented(Suggestion, NameChanges, Matching)
 documented(FamilyChanges, derived=["summary"])
+documented(RetestSessionResponse, RetestsResponse, ConfirmationRunResponse)
+documented(PayloadResponse, SubjectFileResponse, PlatformResponse)
+documented(IngestResponse, LintResponse, PlotResponse, RenewedResponse, ReplayResponse)

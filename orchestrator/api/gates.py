@@ -23,7 +23,6 @@ from orchestrator.api.models import (
     NumberedPageResponse,
     PageResponse,
     RequestModel,
-    ResponseModel,
     document_source,
 )
 from orchestrator.api.security import CallerDep, bearer, secured
@@ -42,7 +41,7 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.field_limits import Filled, Word
 from orchestrator.domain.gate.verdict import (
-    Decision,
+    ReplayResponse,
     StoredPolicy,
     StoredVerdict,
     Verdict,
@@ -150,20 +149,6 @@ _DRY_RUN: dict[str, Example] = {
 PutPolicy = Annotated[PolicyRequest, Body(openapi_examples=_PUT)]
 Evaluate = Annotated[EvaluateRequest | None, Body(openapi_examples=_EVALUATE)]
 DryRun = Annotated[DryRunRequest | None, Body(openapi_examples=_DRY_RUN)]
-
-
-class ReplayResponse(ResponseModel):
-    """A verdict and its re-evaluation."""
-
-    id: str
-    identical: bool
-    """Whether the bytes are equal."""
-    document_digest: str
-    """sha256 of the stored verdict."""
-    replayed_digest: str
-    """sha256 of the re-evaluated verdict."""
-    decision: Decision
-    """Decision of the re-evaluated verdict."""
 
 
 _ASKED = [Security(bearer)]
@@ -322,9 +307,10 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
 
 def to_replay_response(replay: Replay) -> ReplayResponse:
     """Return the response of a replay."""
-    return ReplayResponse.from_records(
-        replay.stored,
+    return ReplayResponse(
+        id=replay.stored.id,
         identical=replay.is_identical,
+        document_digest=replay.stored.document_digest,
         replayed_digest=replay.digest,
         decision=replay.again.decision,
     )

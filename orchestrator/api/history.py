@@ -11,9 +11,9 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import ContextDep, NumberedPageDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
-from orchestrator.application.benchmarks import BenchmarkSeries, series_of
+from orchestrator.application.benchmarks import series_of
 from orchestrator.application.context import Context
 from orchestrator.application.failure_groups import review_failures, review_run
 from orchestrator.application.test_history import (
@@ -22,11 +22,12 @@ from orchestrator.application.test_history import (
     history_of,
     suggest_aliases,
 )
+from orchestrator.domain.benchmark_series import BenchmarkSeries
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.failure_signature import FailureGroup
+from orchestrator.domain.failure_signature import FailureGroupListResponse
 from orchestrator.domain.field_limits import Filled
-from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.flaky import HistoryResponse
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
@@ -36,7 +37,6 @@ from orchestrator.domain.test_identity import (
     Matching,
     resolve,
 )
-from orchestrator.store.test_histories import TestRun
 
 
 class MatchRequest(RequestModel):
@@ -62,26 +62,6 @@ Match = Annotated[MatchRequest, Body(openapi_examples=_MATCH)]
 Decide = Annotated[AliasDecisionRequest | None, Body(openapi_examples=_NOTHING)]
 
 
-class FailureGroupListResponse(ListResponse[FailureGroup]):
-    """Failures by signature, the largest group first."""
-
-    runs: int
-    """Number of runs."""
-    is_cut: bool
-    """Whether there were more failures than the limit; those of the newest runs are listed."""
-
-
-class HistoryResponse(ResponseModel):
-    """A test with its results."""
-
-    test: KnownTestResponse
-    """The test under its newest name."""
-    older_names: list[KnownTestResponse]
-    items: list[TestRun]
-    """Newest first."""
-    flaky: FlakyEvidence
-
-
 _ASKED = [Security(bearer)]
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 reading = APIRouter(tags=["history"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -101,10 +81,8 @@ def list_failure_groups(
 ) -> FailureGroupListResponse:
     """List failure groups of a run or of the newest runs, largest first."""
     if run is not None:
-        review = review_run(context, resolve_run(context, run))
-    else:
-        review = review_failures(context, product=product, runs=runs)
-    return FailureGroupListResponse.from_records(review, items=review.failure_groups)
+        return review_run(context, resolve_run(context, run))
+    return review_failures(context, product=product, runs=runs)
 
 
 @reading.get("/tests")
@@ -212,8 +190,8 @@ def to_history_response(history: TestHistory) -> HistoryResponse:
     older = {one.id: history.test.id for one in history.names}
     return HistoryResponse(
         test=to_known_test_response(history.test, {}),
-        older_names=[to_known_test_response(one, older) for one in history.names],
-        items=list(history.goes),
+        older_names=tuple(to_known_test_response(one, older) for one in history.names),
+        items=history.goes,
         flaky=history.flaky,
     )
 

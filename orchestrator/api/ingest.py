@@ -19,7 +19,6 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import ContextDep, resolve_run
 from orchestrator.api.errors import DigestMismatchError, SpoolFullError
-from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, bounded, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
@@ -31,10 +30,8 @@ from orchestrator.application.ingest_artifacts import (
 )
 from orchestrator.application.ports.uploads import IntakeError
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.cell import RunState
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.ingested import Ingested
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import IngestResponse
 from orchestrator.store.stores import Stores
 
 
@@ -104,20 +101,6 @@ async def _receive(request: Request, file: IO[bytes], limit_bytes: int) -> str:
 def _keep(file: IO[bytes], seen: hashlib._Hash, piece: bytearray) -> None:
     seen.update(piece)
     file.write(piece)
-
-
-class IngestResponse(ResponseModel):
-    """Result of an ingestion."""
-
-    run: str
-    """The run's id."""
-    cell: str
-    state: RunState
-    outcome: Outcome | None
-    """Outcome of the cell."""
-    replayed: bool
-    """Whether an identical upload was stored before."""
-    ingested: Ingested
 
 
 REPLAYED = "Idempotency-Replayed"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from inspect import getdoc
-from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -209,19 +209,6 @@ class ResponseModel(DescribedModel):
     """A JSON object of an answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @classmethod
-    def from_records(cls, *records: object, **derived: object) -> Self:
-        """Return the response with the equal fields of `records`, and the derived ones.
-
-        A field that is not derived is read from the first record that has it. Records in fields
-        become the answers that the fields are declared as, in the same way.
-        """
-        for name, field in cls.model_fields.items():
-            if name not in derived and field.alias not in derived:
-                owner = next((one for one in records if hasattr(one, name)), None)
-                derived[name] = getattr(owner, name)
-        return cls.model_validate(derived, from_attributes=True)
 
 
 class RequestModel(DescribedModel):

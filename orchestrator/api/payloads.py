@@ -8,7 +8,6 @@ from starlette.concurrency import run_in_threadpool
 from orchestrator.api.dependencies import ContextDep, Digest
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.ingest import archive_body, received
-from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.payloads import (
@@ -18,26 +17,7 @@ from orchestrator.application.payloads import (
     put_subject,
 )
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.manifest import StoredPayload
-
-
-class PayloadResponse(ResponseModel):
-    """An uploaded payload, by the sha256 of its archive."""
-
-    digest: str
-    size_bytes: int
-    name: str
-    version: str
-    jobs: list[str]
-    """Job ids in the order in which they run."""
-
-
-class SubjectFileResponse(ResponseModel):
-    """An uploaded wheel, by the sha256 of its bytes."""
-
-    digest: str
-    size_bytes: int
-
+from orchestrator.domain.manifest import PayloadResponse, StoredPayload, SubjectFileResponse
 
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["payloads"], route_class=secured(Scope.READ), dependencies=_ASKED)
@@ -110,6 +90,11 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
 
 def to_payload_response(payload: StoredPayload) -> PayloadResponse:
     """Return an uploaded payload."""
-    return PayloadResponse.from_records(
-        payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]
+    manifest = payload.manifest
+    return PayloadResponse(
+        digest=payload.digest,
+        size_bytes=payload.size_bytes,
+        name=manifest.name,
+        version=manifest.version,
+        jobs=tuple(job.id for job in manifest.job),
     )

@@ -15,15 +15,16 @@ from pydantic import Field, TypeAdapter
 from orchestrator.api.dependencies import ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.logs import UNTRUSTED
-from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
+from orchestrator.domain.lint_findings import LEVELS, ForeignDocument, LintResponse
 from orchestrator.domain.run_record import (
     Evidence,
+    PlotResponse,
     RunResponse,
     TestResponse,
     run_answer,
@@ -51,14 +52,6 @@ AloneQuery = Annotated[
 router = APIRouter(
     tags=["reports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
-
-
-class PlotResponse(ResponseModel):
-    """A plot of a report as an SVG text."""
-
-    path: str
-    """Path relative to the document."""
-    svg: str
 
 
 @router.get("/runs/{run_id}/reports/{kind}.{format}", response_class=Response, responses=_DOCUMENTS)
@@ -165,16 +158,6 @@ _EXAMPLES: dict[str, Example] = {
     },
 }
 Lint = Annotated[LintRequest, Body(openapi_examples=_EXAMPLES)]
-
-
-class LintResponse(ResponseModel):
-    """Findings by document, level and line."""
-
-    findings: tuple[DocumentFinding, ...]
-    counts: dict[str, int]
-    """Number of findings by level."""
-    run: str | None
-    """The run that the documents were compared with."""
 
 
 @linting.post("/lint", response_model=LintResponse)

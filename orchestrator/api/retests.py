@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
 
@@ -11,11 +10,10 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId, idempotency_key
-from orchestrator.api.models import RequestModel, ResponseModel
+from orchestrator.api.models import RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.attribute_failures import attribute_cell
 from orchestrator.application.bisect_failures import (
-    BisectRange,
     ask_retest,
     begin_bisect,
     bisect_order,
@@ -26,51 +24,22 @@ from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.launch_run import missing_upload
 from orchestrator.application.plan_run import plan_run
+from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.retention import RunPart
-from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
-from orchestrator.domain.root_cause import Attribution
+from orchestrator.domain.retests import (
+    ConfirmationRunResponse,
+    RetestKind,
+    RetestPlan,
+    RetestSession,
+    RetestSessionResponse,
+)
+from orchestrator.domain.root_cause import RetestsResponse
 from orchestrator.domain.run_record import RunResponse, run_answer
 
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
-
-class RetestSessionResponse(ResponseModel):
-    """A retest session with its outcomes."""
-
-    id: str
-    number: int
-    kind: RetestKind
-    changed: str
-    """The change, for a person; empty without one."""
-    whole: bool
-    """Whether whole jobs ran, not only the failed tests."""
-    times: int
-    tests: dict[str, list[str]]
-    """Node ids by job; an empty list means the whole job."""
-    state: RetestSessionState
-    asked_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    outcomes: list[dict[str, str]]
-    """Outcomes of each retest, by ``job::nodeid``."""
-    trouble: str
-    """Why there are no results."""
-
-
-class RetestsResponse(ResponseModel):
-    """Retests of the cell's last attempt, and the root causes that they prove."""
-
-    items: list[RetestSessionResponse]
-    attributions: list[Attribution]
-
-
-class ConfirmationRunResponse(ResponseModel):
-    """A confirmation run on another machine."""
-
-    run: str | None
-    """Id of the run; null if nothing failed, no other machine exists, or it could cost too much."""
 
 
 class BisectRequest(RequestModel):
@@ -146,8 +115,8 @@ def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
     attempts = stores.cells.attempts(cell.id)
     retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()
     return RetestsResponse(
-        items=[retest_session_response(retest_session) for retest_session in retest_sessions],
-        attributions=list(attribute_cell(stores, cell)) if retest_sessions else [],
+        items=tuple(map(retest_session_response, retest_sessions)),
+        attributions=tuple(attribute_cell(stores, cell)) if retest_sessions else (),
     )
 
 
@@ -208,9 +177,12 @@ def start_confirmation_run(
 def retest_session_response(retest_session: RetestSession) -> RetestSessionResponse:
     """Return the response of a retest session."""
     ask = retest_session.ask
-    return RetestSessionResponse.from_records(
+    return filled(
+        RetestSessionResponse,
         retest_session,
-        ask,
-        tests={job: list(nodeids) for job, nodeids in ask.tests.items()},
-        outcomes=[dict(time) for time in retest_session.outcomes],
+        kind=ask.kind,
+        changed=ask.changed,
+        whole=ask.whole,
+        times=ask.times,
+        tests=ask.tests,
     )

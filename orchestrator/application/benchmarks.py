@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from fractions import Fraction
 from itertools import groupby, pairwise
 from statistics import median
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
+from orchestrator.application.ports.statistics import Detector, Trend, Watched
+from orchestrator.domain.benchmark_series import (
+    BenchmarkSeries,
+    ChangePoint,
+    EnvironmentDifference,
+    SeriesChange,
+    SeriesPoint,
+)
 from orchestrator.domain.environment_fingerprint import environment_diff, fingerprint
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.grouping import grouped
@@ -412,71 +419,6 @@ def _step(
 LOWER = "lower"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesPoint:
-    """Measurement of one run."""
-
-    run: str
-    subject: str
-    """Name of the subject."""
-    version: str
-    """Version of the subject."""
-    at: datetime
-    value: float
-    """Median of the samples; of a paired benchmark, of the subject's turns."""
-    samples: int
-    probed: Mapping[str, object] = field(default_factory=dict)
-    """Data of the cell's ``environment`` event."""
-
-    @property
-    def environment(self) -> str:
-        """Return the fingerprint of the environment; empty if it is unknown."""
-        return fingerprint(self.probed, subject=self.subject)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentDifference:
-    """A difference of the environment."""
-
-    what: str
-    before: str
-    since: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesChange(ChangePoint):
-    """A change point of a series."""
-
-    run: str
-    """The first run on the new level."""
-    is_worse: bool
-    """Whether it is a loss, by the metric's direction."""
-    environment: tuple[EnvironmentDifference, ...]
-    """Environment changes at about the same time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkSeries:
-    """A benchmark on one platform, in order of time."""
-
-    job: str
-    metric: str
-    cell: str
-    platform: str
-    unit: str
-    direction: str
-    """``higher`` or ``lower`` is better."""
-    params: Mapping[str, object]
-    points: tuple[SeriesPoint, ...]
-    changes: tuple[SeriesChange, ...]
-    """Change points; they inform, and no gate uses them."""
-    autocorrelation: float | None
-    """Lag-1 autocorrelation; null for fewer than 8 values."""
-    is_noisy: bool
-    """Whether the change points prove nothing, for the reasons in `doubts`."""
-    doubts: tuple[str, ...]
-
-
 def series_of(
     context: Context, benchmark: str, *, product: str | None, platform: str | None, runs: int
 ) -> tuple[BenchmarkSeries, ...]:
@@ -508,7 +450,8 @@ def _kind(one: CellMetric) -> tuple[str, ...]:
 
 def _series(some: Sequence[CellMetric], detector: Detector) -> BenchmarkSeries:
     by_run = grouped((one.run, one) for one in some)
-    points = tuple(sorted(map(_point, by_run.values()), key=lambda point: (point.at, point.run)))
+    rows = sorted(by_run.values(), key=lambda measured: (measured[-1].at, measured[-1].run))
+    points = tuple(map(_point, rows))
     first = some[0]
     trend = detector.detect(
         [point.value for point in points], [point.environment for point in points]
@@ -522,14 +465,16 @@ def _series(some: Sequence[CellMetric], detector: Detector) -> BenchmarkSeries:
         direction=first.fact.direction,
         params=first.fact.params,
         points=points,
-        changes=tuple(_change(one, points, first.fact.direction) for one in trend.changes),
+        changes=tuple(
+            _change(one, [row[-1] for row in rows], first.fact.direction) for one in trend.changes
+        ),
         autocorrelation=trend.autocorrelation,
         is_noisy=trend.is_noisy,
         doubts=trend.doubts,
     )
 
 
-def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) -> SeriesChange:
+def _change(change: ChangePoint, points: Sequence[CellMetric], direction: str) -> SeriesChange:
     """Return a change point with its run and the environment differences around it."""
     near = range(max(1, change.index - 2), min(len(points), change.index + 3))
     rows = (
@@ -557,12 +502,11 @@ def _point(measurements: Sequence[CellMetric]) -> SeriesPoint:
     last = measurements[-1]
     return SeriesPoint(
         run=last.run,
-        subject=last.subject,
         version=last.version,
         at=last.at,
         value=median(values),
         samples=sum(len(one.fact.samples) for one in plain or measurements),
-        probed=last.probed,
+        environment=fingerprint(last.probed, subject=last.subject),
     )
 
 

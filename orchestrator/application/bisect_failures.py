@@ -6,11 +6,12 @@ program that builds the wheels requests one retest after the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.application.attribute_failures import failing_keys
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import IdempotencyKey, Launched, LaunchOrder, launch_run
+from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.cell import Cell, CellState, RunSpec
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.retests import (
@@ -26,20 +27,6 @@ from orchestrator.store.retests import NoRetestsError
 
 class NothingToBisectError(ValueError):
     """The cell lacks a requirement of a bisection; the message names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BisectRange:
-    """Start of a bisection."""
-
-    url: str
-    """URL of the repository."""
-    good: str
-    """Revision of the last green run; empty without one."""
-    good_run: str
-    bad: str
-    tests: tuple[str, ...]
-    """Keys of the failing tests."""
 
 
 def bisect_range(context: Context, cell: Cell) -> BisectRange:

@@ -20,6 +20,7 @@ from orchestrator.application.triage_failures import (
 from orchestrator.domain.failure_signature import (
     SIMILAR,
     FailureGroup,
+    FailureGroupListResponse,
     GroupedFailures,
     Signature,
     similar,
@@ -67,31 +68,22 @@ class FailureGroupPage:
     """Newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureReview:
-    """Failures of many runs, by signature."""
-
-    failure_groups: tuple[FailureGroup, ...]
-    runs: int
-    """Number of runs."""
-    is_cut: bool
-    """Whether there were more failures than the limit."""
-
-
-def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
+def review_failures(
+    context: Context, *, product: str | None, runs: int
+) -> FailureGroupListResponse:
     """Return the failures of a product's newest runs by signature, explained, with similar ones."""
     found = context.stores.failures.of_product(product, runs=runs)
     gathered = explain_runs(context.stores, found.failures, at=context.clock.now())
-    return FailureReview(_similar(context, gathered), found.runs, found.is_cut)
+    return FailureGroupListResponse(_similar(context, gathered), found.runs, found.is_cut)
 
 
-def review_run(context: Context, run_id: str) -> FailureReview:
+def review_run(context: Context, run_id: str) -> FailureGroupListResponse:
     """Return the failures of one run by signature, as its record has them, with similar ones.
 
     Raises RunMissingError.
     """
     record = describe_run(context.stores, run_id, at=context.clock.now())
-    return FailureReview(_similar(context, record.failure_groups), 1, is_cut=False)
+    return FailureGroupListResponse(_similar(context, record.failure_groups), 1, is_cut=False)
 
 
 def _similar(context: Context, groups: Sequence[FailureGroup]) -> tuple[FailureGroup, ...]:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.failure_signature import BAD, Signature
-from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, TestRun, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import (
@@ -37,7 +37,6 @@ from orchestrator.domain.test_identity import (
 from orchestrator.store.failure_groups import GroupMember
 from orchestrator.store.stores import Stores
 from orchestrator.store.test_grid import CellResult, GridCell
-from orchestrator.store.test_histories import TestRun
 
 
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:

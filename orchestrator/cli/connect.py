@@ -13,7 +13,7 @@ import httpx
 
 from orchestrator.cli.errors import AUTHENTICATION, CliError, EmptyHomeError, RefusedError
 from orchestrator.cli.wiring import Wiring
-from orchestrator.client.connection import AGENT, TIMEOUT
+from orchestrator.client.connection import AGENT, TIMEOUT, is_healthy
 from orchestrator.client.errors import NoControllerError
 from orchestrator.client.transport import WallClock
 
@@ -84,7 +84,7 @@ class LocalConnection:
         """Return whether a controller answers. Raises CliError if it is another user's."""
         try:
             with self.open() as http:
-                return http.get("/healthz", timeout=2.0).status_code == httpx.codes.OK
+                return is_healthy(http, timeout_s=2.0)
         except PermissionError:
             raise _not_ours(self.home) from None
         except httpx.ConnectError as error:

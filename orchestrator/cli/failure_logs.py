@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
-from urllib.parse import quote
 
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.cli.view.glyphs import word
 from orchestrator.client.errors import RefusalError, SeatrialError
-from orchestrator.client.seatrial import BAD, Seatrial, cell_path
-from orchestrator.client.transport import AnswerList
+from orchestrator.client.run_requests import BAD
+from orchestrator.client.seatrial import Seatrial
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.known_issue import FailingResult, states_by_result
 from orchestrator.domain.manifest import output_artifact
@@ -54,7 +54,7 @@ class CellLog:
         """With `prefixed`, each line begins with the cell's id."""
         self._client = client
         self._cell = cell
-        self._path = cell_path(run, cell) + "/log"
+        self._run_id = run.id
         self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
         self._offset = 0
         self._lines = WholeLines()
@@ -69,7 +69,7 @@ class CellLog:
         """Return new whole lines; at the end, an incomplete one too."""
         while True:
             try:
-                data, after = self._client.log_bytes(self._path, after=self._offset)
+                data, after = self._client.log(self._run_id, self._cell.id, after=self._offset)
             except RefusalError as error:
                 if error.status == 404:
                     return  # nothing was written yet
@@ -203,8 +203,8 @@ def _tests(
     client: Seatrial, run: RunResponse, cell: CellRecord, chosen: LogSelection
 ) -> Iterator[TestResponse]:
     if chosen.failed:
-        return client.failing_tests(run, cell, job=chosen.job)
-    return client.tests(run, cell, job=chosen.job)
+        return client.failing_tests(run.id, cell, job=chosen.job)
+    return client.tests(run.id, cell.id, job=chosen.job)
 
 
 def _text(cell: CellRecord, test: TestResponse) -> bytes:
@@ -221,15 +221,14 @@ def _output(
     if name is None:
         return
     yield f"===== {cell.id} {job} =====\n".encode()
-    path = f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}"
-    yield from gaps.besides(_streamed(client, path))
+    yield from gaps.besides(_lines_of(client.artifact(run.id, cell.id, name)))
 
 
-def _streamed(client: Seatrial, path: str) -> Iterator[bytes]:
+def _lines_of(file: AbstractContextManager[Iterator[bytes]]) -> Iterator[bytes]:
     """Yield the whole lines of a file."""
     lines = WholeLines()
-    with client.stream(path) as answer:
-        yield from map(lines.add, answer.iter_bytes())
+    with file as pieces:
+        yield from map(lines.add, pieces)
     yield lines.rest()
 
 
@@ -283,7 +282,7 @@ def _failures_of_cell(
     """Yield each failure, with the names of the files that its test left."""
     left = {
         CellFailure(test.job, test.nodeid, test.outcome.word, test.error): test.artifacts
-        for test in client.failing_tests(run, cell)
+        for test in client.failing_tests(run.id, cell)
     }
     for failure in cell_failures(cell, left):
         yield failure, left.get(failure, ())
@@ -349,10 +348,10 @@ class FailingTests:
         key = (cell.id, job.id, outcome)
         if count <= self._seen.get(key, 0) or self._seen.get(key, 0) >= MOST_PER_JOB:
             return
-        path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
-            answer = self._client.get(path, job=job.id, outcome=outcome, limit=MOST_PER_JOB)
-            found = AnswerList(answer, TestResponse).records
+            found = self._client.tests_after(
+                run_id, cell.id, 0, job=job.id, outcome=outcome, limit=MOST_PER_JOB
+            ).records
         except SeatrialError:
             return
         self._seen[key] = count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -181,17 +181,12 @@ def _jsonable(value: object) -> object:
 class BaselineFile:
     """A baseline file to upload."""
 
-    shelf: str
-    """Resource of the API: ``payloads`` or ``subjects``."""
     digest: str
     path: Path
+    is_payload: bool
+    """Whether it is a payload's archive, and no wheel."""
     commit: str | None = None
     """Commit of its revision, if it was built from one."""
-
-    @property
-    def place(self) -> str:
-        """Return the upload path."""
-        return f"/{self.shelf}/{self.digest}"
 
 
 def find_baseline(
@@ -211,9 +206,11 @@ def find_baseline(
         if not folder.exists():
             raise RefusedError(f"there is no {folder}")
         packed = wiring.pack(folder, own)
-        return BaselineFile("payloads", packed.digest, packed.path)
+        return BaselineFile(packed.digest, packed.path, is_payload=True)
     wheel = wiring.subject(baseline.as_subject(matrix.subject.name), base=base, scratch=own)
-    return BaselineFile("subjects", wheel.digest, wheel.path, wheel.commit) if wheel else None
+    if wheel is None:
+        return None
+    return BaselineFile(wheel.digest, wheel.path, is_payload=False, commit=wheel.commit)
 
 
 BUILTIN = "builtin"
@@ -419,14 +416,16 @@ def stated_commit(
 def upload(session: Session, client: Seatrial, order: Order) -> None:
     """Upload what the controller lacks."""
     packed = order.payload
-    if packed is not None and not client.has(f"/payloads/{packed.digest}"):
-        _send(session, client, f"/payloads/{packed.digest}", packed.path, "payload")
+    if packed is not None and not client.has_payload(packed.digest):
+        _send(session, client.upload_payload, packed.digest, packed.path, "payload")
     baseline = order.baseline
-    if baseline is not None and not (baseline.shelf == "payloads" and client.has(baseline.place)):
-        _send(session, client, baseline.place, baseline.path, "baseline")
+    if baseline is not None and not baseline.is_payload:
+        _send(session, client.upload_subject, baseline.digest, baseline.path, "baseline")
+    elif baseline is not None and not client.has_payload(baseline.digest):
+        _send(session, client.upload_payload, baseline.digest, baseline.path, "baseline")
     wheel = order.subject
     if wheel is not None:
-        _send(session, client, f"/subjects/{wheel.digest}", wheel.path, wheel.path.name)
+        _send(session, client.upload_subject, wheel.digest, wheel.path, wheel.path.name)
 
 
 def _pack(
@@ -519,13 +518,17 @@ def _unseen(gone: int) -> None:
     """Ignore the progress of uploads if it is not displayed."""
 
 
-def _send(session: Session, client: Seatrial, path: str, file: Path, what: str) -> None:
+_Put = Callable[[str, Path, Callable[[int], None]], object]
+"""Uploads a file by its digest."""
+
+
+def _send(session: Session, put: _Put, digest: str, file: Path, what: str) -> None:
     total = file.stat().st_size
     if total < _SHOWN_FROM_BYTES or not session.is_live:
         session.say(f"uploading the {what} ({size(total)})")
-        client.put_file(path, file, sent=_unseen)
+        put(digest, file, _unseen)
         return
     columns = (TextColumn("uploading {task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=session.err, transient=True) as progress:
         task = progress.add_task(what, total=total)
-        client.put_file(path, file, sent=lambda gone: progress.update(task, completed=gone))
+        put(digest, file, lambda gone: progress.update(task, completed=gone))

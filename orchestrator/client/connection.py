@@ -47,6 +47,11 @@ class ControllerConnection(Protocol):
         ...
 
 
+def is_healthy(http: httpx.Client, *, timeout_s: float) -> bool:
+    """Whether a controller answers that it is alive. Raises httpx.TransportError."""
+    return http.get("/healthz", timeout=timeout_s).is_success
+
+
 class RemoteConnection:
     """The controller at a URL."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -104,7 +105,7 @@ class _Request:
         return http.request(
             self.method,
             API + self.path,
-            params={name: value for name, value in self.params.items() if value is not None},
+            params=_given(self.params),
             json=self.json,
             headers=dict(self.headers),
             content=self.upload() if self.upload else None,
@@ -195,7 +196,7 @@ class Client:
         """Send a DELETE."""
         self._send(_Request("DELETE", path))
 
-    def put_file(self, path: str, file: Path, *, sent: Callable[[int], None]) -> None:
+    def put_file(self, path: str, file: Path, *, sent: Callable[[int], None]) -> Json:
         """Upload a file; `sent` is called with the number of bytes sent."""
         size = file.stat().st_size
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
@@ -206,7 +207,7 @@ class Client:
             upload=lambda: _chunks(file, sent),
             document="payload.toml",
         )
-        self._send(request)
+        return _object(self._send(request))
 
     def post_file(self, path: str, file: Path, *, key: str, **params: str | int | None) -> Json:
         """Upload a file and wait for the result, without a time limit."""
@@ -242,7 +243,7 @@ class Client:
         path: str,
         *,
         headers: Mapping[str, str] | None = None,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str | int | None] | None = None,
         silence_s: float = 60.0,
     ) -> Iterator[httpx.Response]:
         """Stream a body; ends after this long without data."""
@@ -254,7 +255,7 @@ class Client:
                         self._connection().stream(
                             "GET",
                             API + path,
-                            params=params,
+                            params=_given(params or {}),
                             headers=dict(headers or {}),
                             timeout=timeout,
                         )
@@ -268,6 +269,12 @@ class Client:
         except (httpx.TransportError, httpx.StreamError) as error:
             self._drop()
             raise _unreachable(self.line.where, error) from None
+
+    @contextlib.contextmanager
+    def _bytes(self, path: str, **params: str | int | None) -> Iterator[Iterator[bytes]]:
+        """Open a file of the controller, whose pieces are yielded as they come."""
+        with self.stream(path, params=params) as answer:
+            yield answer.iter_bytes()
 
     def close(self) -> None:
         """Close the connections."""
@@ -336,6 +343,10 @@ class Client:
         if self._http is not None:
             self._http.close()
             self._http = None
+
+
+def _given(params: Mapping[str, str | int | None]) -> dict[str, str | int]:
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def _patient(seconds: float) -> httpx.Timeout:
@@ -468,6 +479,11 @@ def read(kind: type[T], answer: object) -> T:
 class _ListedPage:
     items: tuple[dict[str, Any], ...]
     next: str | int | None = None
+
+
+def key_of(given: str | None) -> str:
+    """Return the key of a request, a new one if none is given."""
+    return given or secrets.token_hex(16)
 
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:

@@ -33,6 +33,20 @@ Answers = Mapping[int, Sequence[RevisionResult]]
 
 
 @dataclass(frozen=True, slots=True)
+class BisectRange:
+    """Start of a bisection."""
+
+    url: str
+    """URL of the repository."""
+    good: str
+    """Revision of the last green run; empty without one."""
+    good_run: str
+    bad: str
+    tests: tuple[str, ...]
+    """Keys of the failing tests."""
+
+
+@dataclass(frozen=True, slots=True)
 class TryRevision:
     """Run the tests at this revision."""
 

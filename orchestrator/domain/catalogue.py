@@ -13,6 +13,17 @@ from orchestrator.domain.matrix import Accelerator, Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformResponse:
+    """A provider with its platform keys."""
+
+    provider: str
+    rented: bool
+    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
+    keys: tuple[str, ...]
+    required: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CataloguedPlatform:
     """A well-known platform."""
 

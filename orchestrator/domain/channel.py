@@ -270,6 +270,16 @@ class NewChannelResponse(ChannelResponse):
     """The lineages that there are: of gates, schedules and verdicts; at most 20, by name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedResponse:
+    """A channel's new secret."""
+
+    secret: str
+    """Shown only once."""
+    old_until: datetime | None
+    """Until when the old secret is valid."""
+
+
 class DeliveryState(StrEnum):
     """State of a delivery."""
 

@@ -105,6 +105,17 @@ class FailureGroup(GroupedFailures):
         return f"{ids} ({self.tolerated} of them)" if is_part else ids
 
 
+@dataclass(frozen=True, slots=True)
+class FailureGroupListResponse:
+    """Failures of one or many runs by signature, the largest group first."""
+
+    items: tuple[FailureGroup, ...]
+    runs: int
+    """Number of runs."""
+    is_cut: bool
+    """Whether there were more failures than the limit; those of the newest runs are listed."""
+
+
 def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | None:
     """Return the signature of a failing test; None for a test that did not fail.
 

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_identity import KnownTestResponse
 
 IN_A_ROW = 3
 """This many consecutive failures are a regression, not flakiness."""
@@ -38,6 +39,24 @@ class ResultPoint:
     """Outcomes of earlier tries in the same cell."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRun(ResultPoint):
+    """A result of a test."""
+
+    __test__ = False
+
+    cell: str
+    at: datetime
+    """Launch time of the run; of ingested evidence, the stated time."""
+    test: int
+    """Number of the test under its name at that time."""
+    nodeid: str
+    duration_s: float
+    reason: str
+    message: str
+    signature: str
+
+
 @dataclass(frozen=True, slots=True)
 class FlakyEvidence:
     """Evidence of flakiness in the history of a test."""
@@ -61,6 +80,18 @@ class FlakyEvidence:
     def is_certain(self) -> bool:
         """Whether a result passed on retry."""
         return self.passed_on_retry > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryResponse:
+    """A test with its results."""
+
+    test: KnownTestResponse
+    """The test under its newest name."""
+    older_names: tuple[KnownTestResponse, ...]
+    items: tuple[TestRun, ...]
+    """Newest first."""
+    flaky: FlakyEvidence
 
 
 def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:

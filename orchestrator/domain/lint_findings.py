@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -41,6 +42,17 @@ class DocumentFinding:
     """One sentence of plain text."""
     advice: str
     """Advice for the author of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintResponse:
+    """Findings by document, level and line."""
+
+    findings: tuple[DocumentFinding, ...]
+    counts: Mapping[str, int]
+    """Number of findings by level."""
+    run: str | None
+    """The run that the documents were compared with."""
 
 
 @dataclass(frozen=True, slots=True)

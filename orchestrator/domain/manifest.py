@@ -210,6 +210,26 @@ class StoredPayload:
     manifest: Manifest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadResponse:
+    """An uploaded payload, by the sha256 of its archive."""
+
+    digest: str
+    size_bytes: int
+    name: str
+    version: str
+    jobs: tuple[str, ...]
+    """Job ids in the order in which they run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectFileResponse:
+    """An uploaded wheel, by the sha256 of its bytes."""
+
+    digest: str
+    size_bytes: int
+
+
 def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
     """Return every error in a well-formed manifest."""
     return tuple(_manifest_problems(manifest))

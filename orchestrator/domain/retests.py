@@ -132,6 +132,38 @@ class RetestSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetestSessionResponse:
+    """A retest session with its outcomes."""
+
+    id: str
+    number: int
+    kind: RetestKind
+    changed: str
+    """The change, for a person; empty without one."""
+    whole: bool
+    """Whether whole jobs ran, not only the failed tests."""
+    times: int
+    tests: Tests
+    """Node ids by job; an empty list means the whole job."""
+    state: RetestSessionState
+    asked_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcomes: tuple[Mapping[str, str], ...]
+    """Outcomes of each retest, by ``job::nodeid``."""
+    trouble: str
+    """Why there are no results."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationRunResponse:
+    """A confirmation run on another machine."""
+
+    run: str | None
+    """Id of the run; null if nothing failed, no other machine exists, or it could cost too much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The possible changes of a cell's retests."""
 

@@ -18,6 +18,7 @@ from orchestrator.domain.retests import (
     Retest,
     RetestCounts,
     RetestKind,
+    RetestSessionResponse,
     key_of,
     last_session,
     split_key,
@@ -76,6 +77,14 @@ class Attribution:
         """Return ``nodeid, answer, evidence`` in the form of snapshots."""
         said = " ".join(self.evidence)
         return {"job": self.job, "nodeid": self.nodeid, "answer": self.answer, "evidence": said}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetestsResponse:
+    """Retests of the cell's last attempt, and the root causes that they prove."""
+
+    items: tuple[RetestSessionResponse, ...]
+    attributions: tuple[Attribution, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

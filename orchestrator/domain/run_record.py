@@ -392,6 +392,30 @@ class RunRecord:
         return next((cell for cell in self.cells if cell.id == name), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResponse:
+    """Result of an ingestion."""
+
+    run: str
+    """The run's id."""
+    cell: str
+    state: RunState
+    outcome: Outcome | None
+    """Outcome of the cell."""
+    replayed: bool
+    """Whether an identical upload was stored before."""
+    ingested: Ingested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotResponse:
+    """A plot of a report as an SVG text."""
+
+    path: str
+    """Path relative to the document."""
+    svg: str
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A run with every test of every cell: the input of reports."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from orchestrator.domain.flaky import ResultPoint
+from orchestrator.domain.flaky import TestRun
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.cells import Cells, cells_of
@@ -18,24 +18,6 @@ from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import ListPage
 from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestRun(ResultPoint):
-    """A result of a test."""
-
-    __test__ = False
-
-    cell: str
-    at: datetime
-    """Launch time of the run; of ingested evidence, the stated time."""
-    test: int
-    """Number of the test under its name at that time."""
-    nodeid: str
-    duration_s: float
-    reason: str
-    message: str
-    signature: str
 
 
 class TestStore:

@@ -91,7 +91,7 @@ def test_ten_failures_of_one_kind_are_one_cluster(stores, context):
     assert len(first.tests) == 10
     assert (first.first_seen, first.last_seen) == (NOW, NOW)
     assert record.counts.failed == 12
-    assert [one.count for one in review_run(context, "run-1").failure_groups] == [10, 1, 1]
+    assert [one.count for one in review_run(context, "run-1").items] == [10, 1, 1]
     assert stores.failures.get(first.signature.id) == first.signature
     assert stores.failures.get("s0-none") is None
 
@@ -100,9 +100,9 @@ def test_a_product_is_looked_at_over_its_newest_runs(stores, context):
     for number in (1, 2, 3):
         ran(stores, fails("a", TPU_TRAINING), run_id=f"run-{number}")
     review = review_failures(context, product="proof", runs=2)
-    (group,) = review.failure_groups
+    (group,) = review.items
     assert (review.runs, group.count, group.runs) == (2, 2, 2)
-    assert (review.is_cut, review_failures(context, product="other", runs=9).failure_groups) == (
+    assert (review.is_cut, review_failures(context, product="other", runs=9).items) == (
         False,
         (),
     )
@@ -319,10 +319,10 @@ def test_decisions_that_contradict_each_other_are_refused(stores, context, two_r
 def test_failures_of_a_test_under_two_names_are_one_test(stores, context):
     ran(stores, fails(OLD[1], TPU_DEVICE), run_id="run-1")
     ran(stores, fails(NEW[1], TPU_DEVICE), run_id="run-2")
-    assert len(review_failures(context, product=None, runs=9).failure_groups[0].tests) == 2
+    assert len(review_failures(context, product=None, runs=9).items[0].tests) == 2
     (alias,) = suggest_aliases(context, "run-1", "run-2").suggestions
     decide_alias(context, alias.id, AliasState.CONFIRMED, by="me")
-    (group,) = review_failures(context, product=None, runs=9).failure_groups
+    (group,) = review_failures(context, product=None, runs=9).items
     assert (group.tests, group.count) == ((NEW[1],), 2)
 
 

@@ -45,11 +45,12 @@ def search(cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
     failing = runs.cell("gcp-l4", "done", outcome="failed")
     controller.shown = runs.run(failing, state="finished", outcome="failed")
     known = {"url": "https://git.example/lib", "good": COMMITS[0], "bad": COMMITS[2], "tests": []}
+    known["good_run"] = ""
     controller.answers |= {
         ("GET", f"{CELL}/bisect"): Answer.of(known),
         ("POST", f"{CELL}/bisect/plan"): Answer.of(plan()),
-        ("POST", f"{CELL}/bisect"): Answer.of({"id": BEGUN}, 202),
-        ("POST", TRIALS): Answer.of({"id": "t1", "state": "requested"}, 202),
+        ("POST", f"{CELL}/bisect"): Answer.of(runs.run(id=BEGUN), 202),
+        ("POST", TRIALS): Answer.of(retest_session(state="requested"), 202),
         ("DELETE", TRIALS): Answer(204),
     }
     states(controller)
@@ -69,6 +70,12 @@ def states(controller: FakeController, *then: str) -> None:
     controller.answers["GET", THERE] = look
 
 
+def retest_session(**told: object) -> dict[str, object]:
+    plan = {"kind": "bisect", "changed": "revision a", "whole": False, "times": 2, "tests": {}}
+    asked = {"asked_at": "2026-01-20T12:00:00Z", "started_at": None, "ended_at": None}
+    return {"id": "t1", "number": 1, "outcomes": [], "trouble": "", **plan, **asked, **told}
+
+
 def retest_sessions(controller: FakeController, *rows: dict[str, object]) -> None:
     controller.answers["GET", TRIALS] = Answer.of({"items": rows, "attributions": []})
 
@@ -77,7 +84,7 @@ def test_a_search_whose_machine_leaves_says_so_and_what_to_do(
     cli: Cli, search: FakeController
 ) -> None:
     states(search, "diagnosing", "releasing")
-    retest_sessions(search, {"id": "t1", "state": "requested"})
+    retest_sessions(search, retest_session(state="requested"))
     assert cli("gate", "bisect", ID, "-y") == FAILED
     assert f"undecided: cell gcp-l4 of run {BEGUN} is releasing" in cli.out
     assert f"no answer came of revision {'a' * 12}" in cli.out
@@ -90,7 +97,7 @@ def test_an_answer_that_came_before_the_machine_left_counts(
     cli: Cli, search: FakeController
 ) -> None:
     states(search, "releasing")
-    retest_sessions(search, {"id": "t1", "state": "ended", "outcomes": [{"moe::test_a": "failed"}]})
+    retest_sessions(search, retest_session(state="ended", outcomes=[{"moe::test_a": "failed"}]))
     assert cli("gate", "bisect", ID, "-y", "--json") == FAILED
     cli_answers.check("seatrial gate bisect", cli.out)
     told = json.loads(cli.out)

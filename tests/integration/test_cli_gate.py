@@ -377,6 +377,9 @@ WAIVER: dict[str, object] = {
 }
 
 
+APPROVAL = {"gate": "release", "by": "bo", "at": "2026-01-20T12:00:00Z", "evidence": "c" * 64}
+
+
 def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) -> None:
     gate.answers["POST", f"{API}/waivers"] = Answer.of(WAIVER, 201)
     words = ("--reason", "late", "--days", "7")
@@ -407,7 +410,7 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     assert excused in " ".join(cli.err.split())
     assert cli("gate", "approve", "release", "--waiver", "W-0002") == 2
     assert "W-0002 is no waiver of the gate release" in cli.err
-    yes = {"gate": "release", "by": "bo", "evidence": "c" * 64}
+    yes = APPROVAL
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
     assert cli("gate", "approve", "release") == 0
     assert "bo approves the evidence cccccccccccc of V-0003" in cli.err
@@ -427,7 +430,7 @@ def test_who_asks_for_a_waiver_reads_where_it_is_approved(cli: Cli, gate: FakeCo
 
 
 def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeController) -> None:
-    yes = {"gate": "release", "by": "bo", "evidence": "c" * 64, "remark": "bo asked for it"}
+    yes = APPROVAL | {"remark": "bo asked for it"}
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
     assert cli("gate", "approve", "release", "--verdict", "V-0003") == 1
     assert "It counts for nothing: bo asked for it." in cli.err
@@ -439,8 +442,8 @@ def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeControl
 def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(
     cli: Cli, gate: FakeController
 ) -> None:
-    gate.answers["POST", f"{API}/waivers"] = Answer.of({"id": "W-0001"}, 201)
-    gate.answers["POST", f"{API}/approvals"] = Answer.of({"by": "bo", "evidence": "c"}, 201)
+    gate.answers["POST", f"{API}/waivers"] = Answer.of(WAIVER, 201)
+    gate.answers["POST", f"{API}/approvals"] = Answer.of(APPROVAL, 201)
     words = ("--reason", "late", "--days", "7", "--only-this")
     gate.answers["GET", f"{GATE}/verdicts"] = Answer.of({"items": [VERDICT], "next": None})
     for named, meant in ((("--verdict", "V-0002"), "V-0002"), ((), "V-0003")):

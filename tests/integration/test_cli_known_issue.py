@@ -74,7 +74,8 @@ def test_a_known_issue_is_added_with_all_that_was_said(
 def test_a_text_that_no_masked_message_has_is_noted(
     cli: Cli, controller: FakeController, text: str, mark: str
 ) -> None:
-    controller.answers["POST", f"{API}/known-issues"] = Answer.of(ISSUE, 201)
+    added = ISSUE | {"match": {"contains": text}}
+    controller.answers["POST", f"{API}/known-issues"] = Answer.of(added, 201)
     controller.answers["GET", f"{API}/runs"] = Answer.of({"items": [], "next": None})
     words = ("--product", "p", "--owner", "o", "--expires", "2026-04-30", "--contains", text)
     assert cli("known-issue", "add", "Scaling", *words) == 0

@@ -33,6 +33,26 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/python-client.md"
 TESTS = {"tests/test_a.py::one": "passed", "tests/test_a.py::two": "failed"}
 
+PRINTED = [
+    "at most 0.00 USD",
+    "failed",
+    "here tests/test_a.py::two tests/test_a.py:3: in one",
+    "FAIL: 1 blocking rule is violated: job/unit@here.",
+    "V-0001 FAIL",
+    "{run} 0.00 USD",
+    "KI-0001 False",
+    "run True",
+    "revoke_token done",
+    "create_token done",
+    "True",
+    "True",
+    "0.00 USD for the run",
+    "0.00 USD in 7 days, 1 run",
+    "True",
+    "404 there is no run '0000'; `seatrial runs` lists them",
+]
+"""What the code of the page prints."""
+
 
 @pytest.fixture
 def url(api: Desk) -> Iterator[str]:
@@ -74,20 +94,9 @@ def test_the_code_of_the_page_does_what_it_says(
     assert run == program["run"].id, "the key had launched it"
     for block in others:
         exec(block, program)
-    assert capsys.readouterr().out.splitlines() == [
-        "at most 0.00 USD",
-        "failed",
-        "here tests/test_a.py::two tests/test_a.py:3: in one",
-        "FAIL: 1 blocking rule is violated: job/unit@here.",
-        "V-0001 FAIL",
-        f"{run} 0.00 USD",
-        "0.00 USD for the run",
-        "0.00 USD in 7 days, 1 run",
-        "True",
-        "404 there is no run '0000'; `seatrial runs` lists them",
-    ]
     assert "tests/test_a.py::two" in Path("summary.html").read_text(encoding="utf-8")
     assert Path("verdict.jsonl").read_text(encoding="utf-8").startswith("{")
+    assert capsys.readouterr().out.splitlines() == [line.format(run=run) for line in PRINTED]
 
 
 class Clock:

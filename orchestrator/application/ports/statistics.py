@@ -6,22 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePoint:
-    """A lasting step of a series."""
-
-    index: int
-    """Index of the first value on the new level."""
-    before: float
-    after: float
-    """Medians on both sides, up to the next change point."""
-    change: float
-    """Relative change: 0.05 is 5 % higher. The metric's direction decides whether it is better."""
-    p: float
-    """p-value: probability of such a step in a series without any."""
-    environment_changed: bool = False
-    """Whether packages, driver or device changed too."""
+from orchestrator.domain.benchmark_series import ChangePoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

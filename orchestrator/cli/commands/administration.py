@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -18,7 +17,7 @@ from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Json, read
+from orchestrator.client.transport import Answer, Json
 from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.retention import PruneReport
 from orchestrator.domain.units import plural, sentence, size, utc
@@ -139,15 +138,14 @@ def token_create(
 ) -> None:
     """Create a token. It is printed once, and not stored."""
     session = session_of(context)
-    body = {"name": name, "scope": scope, "days": days}
-    answer = session.client().post("/tokens", body)
+    answer = session.client().create_token(name, scope, days=days)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    token = read(Token, answer)
+    token = answer.record
     ends = f"expires at {utc(token.expires_at)}" if token.expires_at else "does not expire"
     session.say(f"Token {token.id} {ends}. Keep it:")
-    session.print(str(answer.get("secret")))
+    session.print(token.secret)
 
 
 @token_app.command("list")
@@ -171,7 +169,7 @@ def token_revoke(
 ) -> None:
     """Revoke a token."""
     session = session_of(context)
-    session.client().delete(f"/tokens/{quote(token, safe='')}")
+    session.client().revoke_token(token)
     session.say(f"Token {token} is revoked.")
 
 
@@ -203,7 +201,7 @@ def session_revoke(
 ) -> None:
     """Revoke a browser session: the browser has to sign in again."""
     session = session_of(context)
-    session.client().delete(f"/sessions/{quote(browser, safe='')}")
+    session.client().revoke_session(browser)
     session.say(f"Session {browser} is revoked.")
 
 
@@ -254,17 +252,17 @@ def db_prune(
     if dry_run and yes:
         raise CliError("--dry-run and --yes contradict each other: leave one out.")
     client = session.client()
-    answer = client.get("/prune", days=days)
-    shown = read(PruneReport, answer)
+    answer = client.preview_prune(days=days)
+    shown = answer.record
     if not yes:
-        _show_prune(session, answer, shown, as_json=as_json)
+        _show_prune(session, answer, as_json=as_json)
         if dry_run or not _is_agreed(session, shown, asks=session.is_interactive and not as_json):
             return
-    answer, total = _pruned(session, client, days)
+    last, total = _pruned(session, client, days)
     if as_json:
         lines = [asdict(line) for line in total.lines]
         session.print_json(
-            answer | {"lines": lines, "rows": total.rows, "size_bytes": total.size_bytes}
+            last | {"lines": lines, "rows": total.rows, "size_bytes": total.size_bytes}
         )
     else:
         session.say(f"Removed: {_amount(total)}.")
@@ -272,24 +270,24 @@ def db_prune(
 
 def _pruned(session: Session, client: Seatrial, days: int | None) -> tuple[Json, PruneReport]:
     """Prune until nothing is left; return the last answer, and the sum of all."""
-    body = {"days": days} if days is not None else {}
     try:
-        answer = client.post("/prune", body)
-        total = read(PruneReport, answer)
+        answer = client.prune(days=days)
+        total = answer.record
         while not total.is_complete:
             session.say(f"so far: {_amount(total)}")
-            answer = client.post("/prune", body)
-            total = total.then(read(PruneReport, answer))
+            answer = client.prune(days=days)
+            total = total.then(answer.record)
     except KeyboardInterrupt:
         session.say("Interrupted: the controller stops as well; the same command goes on.")
         raise
-    return answer, total
+    return answer.json, total
 
 
-def _show_prune(session: Session, answer: Json, shown: PruneReport, *, as_json: bool) -> None:
+def _show_prune(session: Session, answer: Answer[PruneReport], *, as_json: bool) -> None:
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
+    shown = answer.record
     rows = [
         row_of(
             _PRUNE,

@@ -13,7 +13,7 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgumen
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
-from orchestrator.client.transport import Json, read_items
+from orchestrator.client.transport import Json
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
@@ -57,13 +57,10 @@ def annotate_command(
     found = client.run(run).record
     body = _from_file(session, file, found) if file is not None else [said]
     name = str(file) if file is not None else ""
-    # The same again is kept once: it may be tried again.
-    key = session.wiring.new_id()
-    path = f"/runs/{found.id}/annotations"
-    answer = client.post(path, {"annotations": body}, key=key, document=name)
+    answer = client.annotate(found.id, body, document=name)
     if as_json:
-        session.print_json(answer.get("items"))
-    _tell(session, found, read_items(CheckedAnnotation, answer))
+        session.print_json(answer.json["items"])
+    _tell(session, found, answer.records)
 
 
 def _from_file(session: Session, file: Path, run: RunResponse) -> list[Json]:

@@ -13,8 +13,8 @@ from orchestrator.cli.errors import FAILED, CliError, EmptyHomeError
 from orchestrator.cli.safe_text import json_text, one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting, row_of
-from orchestrator.client.transport import Json, newest, read
-from orchestrator.domain.audit import AuditVerification, ChainedEntry
+from orchestrator.client.transport import Answer
+from orchestrator.domain.audit import ChainedEntry
 from orchestrator.domain.units import plural, utc
 
 audit_app = typer.Typer(
@@ -58,22 +58,21 @@ def audit_list(
     """List entries of the audit log, newest first; --json has what was before and after."""
     session = session_of(context)
     asked = {"since": _moment(since), "actor": actor, "resource": resource}
-    entries: list[Json] = []
+    entries: list[Answer[ChainedEntry]] = []
     try:
-        entries += newest(session.reader(), "/audit", limit=limit, **asked)
+        entries += session.reader().audit_entries(limit=limit, **asked)
     except EmptyHomeError as empty:
         if not as_json:
             session.say(str(empty))
             return
     if as_json:
-        session.print_json(entries)
+        session.print_json([one.json for one in entries])
         return
     if not entries:
         filtered = "No entry is like that; `seatrial audit list` lists all of them."
         session.say(filtered if any(asked.values()) else "No entry yet: nothing was changed.")
         return
-    found = [read(ChainedEntry, entry) for entry in entries]
-    session.out.print(fitting(session.out, _LAYOUT, [_row(one) for one in found]))
+    session.out.print(fitting(session.out, _LAYOUT, [_row(one.record) for one in entries]))
 
 
 @audit_app.command("export")
@@ -85,10 +84,9 @@ def audit_export(
 ) -> None:
     """Write the audit log as lines of JSON, oldest first, each with its digest."""
     session = session_of(context)
-    asked = {"since": _moment(since), "actor": actor, "resource": resource}
-    given = {name: value for name, value in asked.items() if value is not None}
-    with session.reader().stream("/audit/export", params=given) as answer:
-        for chunk in answer.iter_text():
+    client = session.reader()
+    with client.audit_export(since=_moment(since), actor=actor, resource=resource) as chunks:
+        for chunk in chunks:
             typer.echo(json_text(chunk), nl=False)
 
 
@@ -110,10 +108,10 @@ def audit_verify(
     Entries that were cut off at the end are found with --head. Exit code 1 for a broken chain.
     """
     session = session_of(context)
-    answer = session.reader().get("/audit/verification", head=head)
-    found = read(AuditVerification, answer)
+    answer = session.reader().verify_audit(head=head)
+    found = answer.record
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     if found.broken_at is not None:
         raise CliError(
             f"The audit log is broken at entry {found.broken_at}: {one_line(found.reason)}.",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote, unquote
 
 import typer
 
@@ -19,7 +18,6 @@ from orchestrator.cli.launch_request import ask
 from orchestrator.cli.session import Session, session_of
 from orchestrator.client.errors import RefusalError
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Json, read
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
@@ -28,7 +26,8 @@ from orchestrator.domain.bisect import (
     answer_of,
     next_step,
 )
-from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.cell import CellState
+from orchestrator.domain.retests import RetestSessionResponse, RetestSessionState
 from orchestrator.domain.run_record import RunResponse
 
 _CONFLICT = 409
@@ -92,8 +91,9 @@ class _Bisection:
     revisions: Revisions
     range: tuple[Revision, ...]
     times: int
-    path: str = ""
-    """Path of the cell whose machine waits."""
+    run: str = ""
+    """The run whose machine waits."""
+    cell: str = ""
     answers: dict[int, list[RevisionResult]] = field(default_factory=dict)
     steps: list[BisectStep] = field(default_factory=list)
 
@@ -116,48 +116,46 @@ class _Bisection:
             self._note(revision, step, RevisionResult.SKIP, str(error))
             return RevisionResult.SKIP
         retest_session = self._sit(step, revision, wheel)
-        trouble = str(retest_session.get("trouble") or "")
-        answer = answer_of(_outcomes(retest_session))
+        trouble, answer = retest_session.trouble, answer_of(retest_session.outcomes)
         why = trouble or _WORDS.get(step.why, "")
         self.session.say(f"  {shown}: {answer}{f' ({why})' if why else ''}")
         self._note(revision, step, answer, trouble)
         return answer
 
-    def _sit(self, step: TryRevision, revision: Revision, wheel: SubjectWheel) -> Json:
-        self.client.put_file(f"/subjects/{wheel.digest}", wheel.path, sent=lambda gone: None)
-        body = {
-            "subject": wheel.digest,
-            "version": wheel.version,
-            "changed": f"revision {revision.commit[:12]}",
-            "times": self.times,
-        }
-        key = f"{revision.commit}-{len(self.answers.get(step.place, ()))}"
+    def _sit(
+        self, step: TryRevision, revision: Revision, wheel: SubjectWheel
+    ) -> RetestSessionResponse:
+        self.client.upload_subject(wheel.digest, wheel.path)
         try:
-            asked = self.client.post(f"{self.path}/retests", body, key=key)
+            asked = self.client.add_retest(
+                self.run,
+                self.cell,
+                wheel.digest,
+                version=wheel.version,
+                changed=f"revision {revision.commit[:12]}",
+                times=self.times,
+                key=f"{revision.commit}-{len(self.answers.get(step.place, ()))}",
+            ).record
         except RefusalError as error:
             if error.status == _CONFLICT:
                 raise _MachineLeftError(str(error)) from None
             raise
         while True:
             # The state first: what ends in time ends before the machine leaves.
-            state = _state(self.client, self.path)
-            shown = self.client.get(f"{self.path}/retests")
-            for retest_session in _items(shown):
-                if (
-                    retest_session.get("id") == asked.get("id")
-                    and retest_session.get("state") == "ended"
-                ):
+            state = _state(self.client, self.run, self.cell)
+            for retest_session in self.client.retests(self.run, self.cell).record.items:
+                is_over = retest_session.state is RetestSessionState.ENDED
+                if retest_session.id == asked.id and is_over:
                     return retest_session
-            if state != "diagnosing":
+            if state is not CellState.DIAGNOSING:
                 raise _MachineLeftError(self._left(revision, state))
             self.session.wiring.clock.sleep(RETEST_POLL_S)
 
-    def _left(self, revision: Revision, state: str) -> str:
-        _, _, run, _, cell = self.path.split("/")
+    def _left(self, revision: Revision, state: CellState) -> str:
         return (
-            f"cell {unquote(cell)} of run {run} is {state}: its machine left, and no answer came"
-            f" of revision {revision.commit[:12]}. `seatrial watch {run}` tells why; search again,"
-            " with more --minutes, and with --good and --bad of what is known by now"
+            f"cell {self.cell} of run {self.run} is {state}: its machine left, and no answer came"
+            f" of revision {revision.commit[:12]}. `seatrial watch {self.run}` tells why;"
+            " search again, with more --minutes, and with --good and --bad of what is known by now"
         )
 
     def _note(
@@ -192,19 +190,19 @@ def bisect_command(
     session = session_of(context)
     client = session.client()
     red = client.run(run).record
-    path = f"/runs/{red.id}/cells/{quote(_cell(red, cell), safe='')}"
-    known = client.get(f"{path}/bisect")
-    first, last = good or str(known["good"]), bad or str(known["bad"])
+    failing = _cell(red, cell)
+    known = client.bisect_range(red.id, failing).record
+    first, last = good or known.good, bad or known.bad
     if not first:
         raise CliError("no run of this platform passed before; name a revision with --good")
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-        search = _prepared(session, client, str(known["url"]), Path(scratch), first, last)
+        search = _prepared(session, client, known.url, Path(scratch), first, last)
         search.times = times
-        plan = client.post(f"{path}/bisect/plan", {"minutes": minutes})
-        ask(session, read(Plan, plan), yes=yes)
-        begun = client.post(f"{path}/bisect", {"minutes": minutes}, key=session.wiring.new_id())
-        result = _searched(search, str(begun["id"]), path.rpartition("/")[2])
-    _tell(session, search, result, str(begun["id"]), as_json=as_json)
+        ask(session, client.plan_bisect(red.id, failing, minutes=minutes).record, yes=yes)
+        search.run = client.bisect(red.id, failing, minutes=minutes).record.id
+        search.cell = failing
+        result = _searched(search)
+    _tell(session, search, result, as_json=as_json)
 
 
 def _cell(run: RunResponse, name: str | None) -> str:
@@ -229,52 +227,47 @@ def _prepared(
     return _Bisection(session, client, revisions, found, times=2)
 
 
-def _searched(search: _Bisection, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
+def _searched(search: _Bisection) -> FoundRevisions | InconclusiveSearch:
     """Wait for the machine, search, and release the machine in any case."""
-    session, client = search.session, search.client
-    search.path = f"/runs/{run_id}/cells/{cell}"
-    session.say(f"run {run_id}: the failing jobs at the last revision")
+    client, run, cell = search.client, search.run, search.cell
+    search.session.say(f"run {run}: the failing jobs at the last revision")
     try:
-        if not _waits(session, client, search.path):
+        if not _waits(search):
             return InconclusiveSearch(
-                f"run {run_id} did not fail: its last revision passes on this machine now"
+                f"run {run} did not fail: its last revision passes on this machine now"
             )
         search.answers[len(search.range) - 1] = [RevisionResult.BAD]
         return search.walk()
     except _MachineLeftError as error:
         return InconclusiveSearch(str(error))
     finally:
-        client.delete(f"{search.path}/retests")
+        client.end_retests(run, cell)
 
 
-def _waits(session: Session, client: Seatrial, path: str) -> bool:
+def _waits(search: _Bisection) -> bool:
     """Whether the cell's machine began to wait for retests; False if the cell ended."""
     while True:
-        state = _state(client, path)
-        if state == "diagnosing":
+        state = _state(search.client, search.run, search.cell)
+        if state is CellState.DIAGNOSING:
             return True
-        if state in ("releasing", "done"):
+        if state in (CellState.RELEASING, CellState.DONE):
             return False
-        session.wiring.clock.sleep(RETEST_POLL_S)
+        search.session.wiring.clock.sleep(RETEST_POLL_S)
 
 
-def _state(client: Seatrial, path: str) -> str:
-    """Return the state of the cell at this path."""
-    run, _, name = path.partition("/cells/")
-    cells = _items(client.get(run), "cells")
-    return next((str(c["state"]) for c in cells if quote(str(c["id"]), safe="") == name), "gone")
+def _state(client: Seatrial, run: str, cell: str) -> CellState:
+    return next(one.state for one in client.run(run).record.cells if one.id == cell)
 
 
 def _tell(
     session: Session,
     search: _Bisection,
     result: FoundRevisions | InconclusiveSearch,
-    run_id: str,
     *,
     as_json: bool,
 ) -> None:
     tried = len({step.commit for step in search.steps if step.answer is not RevisionResult.SKIP})
-    told = BisectAnswer(run_id, len(search.range) - 1, tried, search.steps)
+    told = BisectAnswer(search.run, len(search.range) - 1, tried, search.steps)
     if isinstance(result, FoundRevisions):
         told = replace(
             told,
@@ -308,16 +301,4 @@ def _lines(
         head,
         f"the last that passes is {last.commit}: {last.title}",
         f"{tried} revisions tried of {len(revisions) - 1}, each on the same machine; {untried}",
-    ]
-
-
-def _items(shown: Json, name: str = "items") -> list[Json]:
-    listed = shown.get(name)
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
-def _outcomes(retest_session: Json) -> list[dict[str, str]]:
-    return [
-        {str(key): str(word) for key, word in time.items()}
-        for time in _items(retest_session, "outcomes")
     ]

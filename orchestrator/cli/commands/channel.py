@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -13,8 +12,8 @@ from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
-from orchestrator.client.transport import Json, read
-from orchestrator.domain.channel import ChannelResponse, DeliveryResponse, NewChannelResponse
+from orchestrator.domain.channel import ChannelResponse, DeliveryResponse, DeliveryResult
+from orchestrator.domain.units import utc
 
 channel_app = typer.Typer(
     help="Channels: notifications when a gate's state changes.", no_args_is_help=True
@@ -81,26 +80,29 @@ def notify_add(
 ) -> None:
     """Add a channel. Its signing secret is printed once."""
     session = session_of(context)
-    body: Json = {"name": name, "target": target, "kind": kind, "lineages": lineage or []}
-    body |= {"allow_private": allow_private, "token_from": token_from}
-    if api_base is not None:
-        body["api_base"] = api_base
-    answer = session.client().post("/channels", body)
+    answer = session.client().add_channel(
+        name,
+        target,
+        kind=kind,
+        lineages=lineage or (),
+        allow_private=allow_private,
+        token_from=token_from,
+        api_base=api_base,
+    )
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
     session.say(f"Added. `seatrial channel test {name}` tries it.")
-    added = read(NewChannelResponse, answer)
+    added = answer.record
     if added.unmatched_lineages:
         session.say(
             f"Note: no lineage matches {one_line(', '.join(added.unmatched_lineages))} so far. A"
             " schedule's is named GATE@SCHEDULE, a gate's own as the gate. There are:"
             f" {one_line(', '.join(added.present_lineages)) or 'none yet'}."
         )
-    secret = answer.get("secret")
-    if secret:
+    if added.secret:
         session.say("Its messages are signed (Standard Webhooks) with this secret. Keep it:")
-        session.print(str(secret))
+        session.print(added.secret)
 
 
 @channel_app.command("list")
@@ -124,13 +126,13 @@ def notify_test(
 ) -> None:
     """Send a test message now. Exit code 1 if it is not delivered."""
     session = session_of(context)
-    path = f"/channels/{quote(channel, safe='')}/test"
-    answer = session.client().post(path, {"git_sha": commit})
+    answer = session.client().test_channel(channel, commit=commit)
+    receipt = answer.record
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
-        session.print(one_line(f"{answer.get('result')}: {answer.get('response_excerpt')}"))
-    if answer.get("result") != "accepted":
+        session.print(one_line(f"{receipt.result}: {receipt.response_excerpt}"))
+    if receipt.result is not DeliveryResult.ACCEPTED:
         raise typer.Exit(FAILED)
 
 
@@ -166,20 +168,22 @@ def notify_rotate(
 ) -> None:
     """Create a new signing secret. It is printed once."""
     session = session_of(context)
-    path = f"/channels/{quote(channel, safe='')}/rotate"
-    answer = session.client().post(path, {"overlap_hours": overlap_hours})
+    answer = session.client().rotate_channel(channel, overlap_hours=overlap_hours)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    session.say(f"The old secret stays valid until {answer.get('old_until')}. Keep the new one:")
-    session.print(str(answer.get("secret")))
+    renewed = answer.record
+    if renewed.old_until is not None:
+        session.say(f"The old secret stays valid until {utc(renewed.old_until)}.")
+    session.say("Keep the new one:")
+    session.print(renewed.secret)
 
 
 @channel_app.command("remove")
 def notify_remove(context: typer.Context, channel: ChannelArgument) -> None:
     """Delete a channel; waiting deliveries are not sent."""
     session = session_of(context)
-    session.client().delete(f"/channels/{quote(channel, safe='')}")
+    session.client().remove_channel(channel)
     session.say(f"Channel {one_line(channel)} is forgotten.")
 
 

@@ -22,6 +22,7 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.connect import SOCKET
 from orchestrator.cli.errors import RefusedError
 from orchestrator.cli.session import Session, session_of
+from orchestrator.client.connection import is_healthy
 from orchestrator.client.errors import SeatrialError
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel
 from orchestrator.domain.units import size
@@ -152,7 +153,7 @@ def _database(session: Session) -> AccountCheck:
 
 def _remote(session: Session) -> AccountCheck:
     def look() -> AccountCheck:
-        session.client().get("/runs", limit=1)
+        list(session.client().runs(limit=1))
         return AccountCheck(
             CheckLevel.OK, "controller", f"{session.settings.url} answers, and takes the token"
         )
@@ -171,7 +172,7 @@ def _guarded(name: str, look: Callable[[], AccountCheck]) -> AccountCheck:
 def _healthy(session: Session) -> bool:
     try:
         with session.line().open() as http:
-            return http.get("/healthz", timeout=3.0).is_success
+            return is_healthy(http, timeout_s=3.0)
     except Exception:  # noqa: BLE001 - any answer but a good one means the same here
         return False
 

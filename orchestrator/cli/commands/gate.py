@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -37,9 +36,10 @@ from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Answer, AnswerList, Json, read
+from orchestrator.client.transport import Answer, AnswerList, read
 from orchestrator.domain.gate.verdict import (
     KeyResponse,
+    ReplayResponse,
     StoredPolicy,
     Verdict,
     VerdictLine,
@@ -69,12 +69,12 @@ def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
 def keys_rotate(context: typer.Context, as_json: JsonOption = False) -> None:
     """Sign with a new key from now on. The old one is retired, and still proves its verdicts."""
     session = session_of(context)
-    answer = session.client().post("/keys/rotate")
+    answer = session.client().rotate_keys()
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
     session.say("Hand out the keyring again: `seatrial gate keys export -o keyring.json`.")
-    session.print(str(answer.get("id")))
+    session.print(answer.record.id)
 
 
 @keys_app.command("export")
@@ -87,7 +87,7 @@ def keys_export(
 ) -> None:
     """Write every public key with its dates: the file that `gate verify --key` takes."""
     session = session_of(context)
-    text = session.reader().text("/keyring")
+    text = session.reader().keyring()
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -103,9 +103,9 @@ def keys_retire(
 ) -> None:
     """Retire a key now, for instance after a loss: its earlier signatures stay valid."""
     session = session_of(context)
-    answer = session.client().post(f"/keys/{quote(key, safe='')}/retire")
+    answer = session.client().retire_key(key)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
         session.say(f"Key {one_line(key)} signs nothing any more.")
 
@@ -230,12 +230,13 @@ def gate_explain(
     if not replay:
         _show(session, shown, name=found.id, as_json=as_json, every=True)
         return
-    again = client.get(f"/verdicts/{quote(found.id, safe='')}/replay")
+    answer = client.replay(found.id)
+    again = answer.record
     if as_json:
-        session.print_json(again)
+        session.print_json(answer.json)
     else:
         session.print(_replayed(again))
-    raise typer.Exit(0 if again.get("identical") is True else FAILED)
+    raise typer.Exit(0 if again.identical else FAILED)
 
 
 @gate_app.command("history")
@@ -333,12 +334,12 @@ def _time(text: str) -> str:
     return at.isoformat() if at.tzinfo is not None else f"{at.isoformat()}Z"
 
 
-def _replayed(again: Json) -> str:
-    if again.get("identical") is True:
-        return f"{again.get('id')}: identical, {again.get('document_digest')}"
+def _replayed(again: ReplayResponse) -> str:
+    if again.identical:
+        return f"{again.id}: identical, {again.document_digest}"
     return (
-        f"{again.get('id')}: DIFFERENT: {again.get('document_digest')} is stored, and its inputs "
-        f"come to {again.get('replayed_digest')} ({again.get('decision')})"
+        f"{again.id}: DIFFERENT: {again.document_digest} is stored, and its inputs "
+        f"come to {again.replayed_digest} ({again.decision})"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -15,10 +14,10 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Json
 from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.payload_review import PayloadReviewResponse
 from orchestrator.domain.gate.snapshot import WaiverResponse
+from orchestrator.domain.units import utc
 
 _REVIEWS = Layout(
     titles=("id", "payload", "level", "by", "expires", "state", "note"),
@@ -44,14 +43,15 @@ def review_command(
 ) -> None:
     """Review a payload: gates that require its level count the review from now on."""
     session = session_of(context)
-    body: Json = {"payload": payload.removeprefix("sha256:"), "level": level, "days": days}
-    answer = session.client().post("/payload-reviews", {**body, "note": note})
+    digest = payload.removeprefix("sha256:")
+    answer = session.client().review_payload(digest, level, days=days, note=note)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    who, until = one_line(str(answer.get("by"))), str(answer.get("expires"))[:10]
-    session.say(f"{who} holds the payload {payload[:19]} for {answer.get('level')}, until {until}.")
-    session.print(str(answer.get("id")))
+    one = answer.record
+    who, until = one_line(one.by), f"{one.expires:%Y-%m-%d}"
+    session.say(f"{who} holds the payload {payload[:19]} for {one.level}, until {until}.")
+    session.print(one_line(one.id))
 
 
 def reviews_command(
@@ -108,18 +108,18 @@ def waive_command(
     read = meant_verdict(session, client, gate, verdict)
     if only_this and not read:
         raise no_verdict(gate)
-    body: Json = {"gate": gate, "rule": rule, "reason": reason}
-    body |= {"days": days, "verdict": read, "only_this": only_this}
-    answer = client.post("/waivers", body)
+    answer = client.request_waiver(
+        gate, rule, reason=reason, days=days, verdict=read, only_this=only_this
+    )
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    name = str(answer.get("id"))
-    _say_failing(session, answer)
-    page = one_line(str(answer.get("approval_page") or ""))
+    waiver = answer.record
+    name, page = one_line(waiver.id), one_line(waiver.approval_page or "")
+    _say_failing(session, waiver)
     with_token = f"with a token of their own, `seatrial gate approve {gate} --waiver {name}`"
     how = f"signs in and approves it at {page}" if page else f"approves it {with_token}"
-    session.say(f"It ends at {answer.get('expires')}, and does not count yet: somebody else {how}.")
+    session.say(f"It ends at {utc(waiver.expires)}, and does not count yet: somebody else {how}.")
     session.print(name)
 
 
@@ -155,16 +155,15 @@ def approve_command(
     read = meant_verdict(session, client, gate, verdict)
     if not read:
         raise no_verdict(gate)
-    answer = client.post("/approvals", {"gate": gate, "verdict": read})
-    remark = one_line(str(answer.get("remark") or ""))
+    answer = client.approve(gate, read)
     if as_json:
-        session.print_json(answer)
-    else:
-        evidence = str(answer.get("evidence"))[:12]
-        by = one_line(str(answer.get("by")))
+        session.print_json(answer.json)
+    approval = answer.record
+    if not as_json:
+        by, evidence = one_line(approval.by), one_line(approval.evidence[:12])
         session.say(f"{by} approves the evidence {evidence} of {read}.")
-    if remark:
-        raise CliError(f"It counts for nothing: {remark}.", code=FAILED)
+    if approval.remark:
+        raise CliError(f"It counts for nothing: {one_line(approval.remark)}.", code=FAILED)
     if not as_json:
         session.say(f"`seatrial gate check {gate}` decides anew.")
 
@@ -177,19 +176,19 @@ def _approve_waiver(
         raise CliError(
             f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"
         )
-    answer = client.post(f"/waivers/{quote(waiver, safe='')}/approve")
+    answer = client.approve_waiver(waiver)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    name, by = one_line(str(answer.get("id"))), one_line(str(answer.get("approver")))
-    _say_failing(session, answer)
-    session.say(f"{name} counts, approved by {by}; `seatrial gate check {gate}` decides.")
+    approved = answer.record
+    _say_failing(session, approved)
+    said = one_line(f"{approved.id} counts, approved by {approved.approver}")
+    session.say(f"{said}; `seatrial gate check {gate}` decides.")
 
 
-def _say_failing(session: Session, waiver: Json) -> None:
-    known = waiver.get("failing")
-    told = ", ".join(as_words(known)) if isinstance(known, dict) else ""
-    session.say(one_line(f"{waiver.get('id')} excuses {told}; what else fails is not excused."))
+def _say_failing(session: Session, waiver: WaiverResponse) -> None:
+    told = ", ".join(as_words(waiver.failing))
+    session.say(one_line(f"{waiver.id} excuses {told}; what else fails is not excused."))
 
 
 def _row(one: WaiverResponse) -> dict[str, Text]:

@@ -14,8 +14,9 @@ from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Json, read
-from orchestrator.domain.ingested import Ingested, Source, SourceState
+from orchestrator.client.transport import Answer
+from orchestrator.domain.ingested import Source, SourceState
+from orchestrator.domain.run_record import IngestResponse
 from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3
@@ -60,9 +61,10 @@ def ingest_command(
     asked = {"platform": platform, "subject": subject, "environment": environment, "run": target}
     answers = list(_handed_in(session, client, sources, asked))
     if as_json:
-        session.print_json(answers if len(answers) > 1 else answers[0])
+        told = [answer.json for answer in answers]
+        session.print_json(told if len(told) > 1 else told[0])
     else:
-        session.print(str(answers[-1]["run"]))
+        session.print(answers[-1].record.run)
 
 
 def _check_sources(sources: list[Path], platform: str) -> None:
@@ -75,20 +77,20 @@ def _check_sources(sources: list[Path], platform: str) -> None:
 
 def _handed_in(
     session: Session, client: Seatrial, sources: list[Path], filters: Mapping[str, str | None]
-) -> Iterator[Json]:
+) -> Iterator[Answer[IngestResponse]]:
     """Upload each source as a cell; a new run of the first gets the others."""
     run = filters["run"]
     for source in sources:
         said = {name: value or None for name, value in filters.items()} | {"run": run}
         answer = _hand_in(session, client, source, said)
-        run = str(answer["run"])
-        _tell(session, answer)
+        run = answer.record.run
+        _tell(session, answer.record)
         yield answer
 
 
 def _hand_in(
     session: Session, client: Seatrial, source: Path, filters: Mapping[str, str | None]
-) -> Json:
+) -> Answer[IngestResponse]:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         try:
             packed = session.wiring.pack_artifacts(source, Path(scratch))
@@ -100,14 +102,12 @@ def _hand_in(
             raise CliError(f"{source} comes to {size(weight)}; at most {most} are taken: pack it")
         name = source.name if packed == source else None
         session.say(f"handing in {source} ({size(weight)})")
-        return client.post_file(
-            "/ingest", packed, key=session.wiring.new_id(), name=name, **filters
-        )
+        return client.ingest(packed, name=name, **filters)
 
 
-def _tell(session: Session, answer: Json) -> None:
+def _tell(session: Session, answer: IngestResponse) -> None:
     """Print the result of each file."""
-    ingested = read(Ingested, answer["ingested"])
+    ingested = answer.ingested
     kept = [one.name for one in ingested.sources if one.state is SourceState.KEPT]
     unsaid = set(kept[_SHOWN_KEPT:])
     for source in ingested.sources:
@@ -127,8 +127,8 @@ def _tell(session: Session, answer: Json) -> None:
     for one in differing[:_SHOWN_REMARKS]:
         words = ", ".join(f"{outcome} in {name}" for name, outcome in one.sources)
         session.say(f"    {one_line(f'{one.nodeid}: {words}')}")
-    again = "was handed in before: " if answer.get("replayed") else ""
-    session.say(f"{again}cell {answer['cell']} of run {answer['run']}: {answer['outcome']}")
+    again = "was handed in before: " if answer.replayed else ""
+    session.say(f"{again}cell {one_line(answer.cell)} of run {answer.run}: {answer.outcome}")
 
 
 def _line(source: Source) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
+from datetime import datetime
 from typing import Annotated, Literal
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -14,10 +14,9 @@ from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
-from orchestrator.client.transport import Json, read, read_items
 from orchestrator.domain.failure_signature import mask_variable_parts
-from orchestrator.domain.known_issue import KnownIssueResponse
-from orchestrator.domain.test_identity import Alias, Matching
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse
+from orchestrator.domain.test_identity import Alias
 
 known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",
@@ -39,7 +38,12 @@ AliasArgument = Annotated[
 ]
 
 
-_Expires = Annotated[str, text_option("--expires", "YYYY-MM-DD", "The last day it applies.")]
+_Expires = Annotated[
+    datetime,
+    typer.Option(
+        "--expires", metavar="YYYY-MM-DD", formats=["%Y-%m-%d"], help="The last day it applies."
+    ),
+]
 _Signature = Annotated[str, text_option("--signature", "ID", "As `seatrial show` prints it.")]
 _Exception = Annotated[
     str, text_option("--exception", "CLASS", "Class of the exception; * matches any.")
@@ -87,35 +91,39 @@ def known_issue_add(
 ) -> None:
     """Add a known issue, which explains failures by signature or by patterns."""
     session = session_of(context)
-    scope = {"platforms": platform or [], "jobs": job or []}
-    where = {"versions": versions, "requires_package": requires_package}
-    body: Json = {"product": product, "title": title, "owner": owner, "expires": expires}
-    body |= {"match": _match(signature, exception, frame, contains), "scope": scope | where}
-    body |= {"url": url, "max_failures": max_failures}
-    answer = session.client().post("/known-issues", body)
+    platforms, jobs = tuple(platform or ()), tuple(job or ())
+    answer = session.client().add_known_issue(
+        product,
+        title,
+        owner=owner,
+        expires=expires.date(),
+        match=IssueMatch(signature=signature, exception=exception, frame=frame, contains=contains),
+        scope=IssueScope(
+            platforms=platforms, jobs=jobs, versions=versions, requires_package=requires_package
+        ),
+        url=url,
+        max_failures=max_failures,
+    )
     if as_json:
-        session.print_json(answer)
-        return
-    session.say(f"It applies until {answer.get('expires')}, and changes no count.")
+        session.print_json(answer.json)
+    else:
+        _tell_added(session, answer.record)
+
+
+def _tell_added(session: Session, added: KnownIssueResponse) -> None:
+    session.say(f"It applies until {added.expires}, and changes no count.")
     session.say("A gate whose policy says nothing of approvals asks for somebody else's yes.")
+    contains = added.match.contains
     masked = mask_variable_parts(contains)
     if masked != contains.strip():
         session.say(
             f"note: messages of failing tests have marks for numbers and paths: {contains!r} is in"
             f" none of them; write {masked!r}"
         )
-    if not session.reader().get("/runs", limit=1).get("items"):
+    if not any(session.reader().runs(limit=1)):
+        product = one_line(added.product)
         session.say(f"There is no run yet: nobody can say whether a payload is named {product}.")
-    session.print(str(answer.get("id")))
-
-
-def _match(signature: str, exception: str, frame: str, contains: str) -> dict[str, str]:
-    return {
-        "signature": signature,
-        "exception": exception,
-        "frame": frame,
-        "contains": contains,
-    }
+    session.print(one_line(added.id))
 
 
 @known_issue_app.command("list")
@@ -137,11 +145,11 @@ def known_issue_expire(
 ) -> None:
     """End a known issue now: its failures are failures without an excuse again."""
     session = session_of(context)
-    answer = session.client().post(f"/known-issues/{quote(issue, safe='')}/expire")
+    answer = session.client().expire_known_issue(issue)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
-        session.say(f"{one_line(str(answer.get('id')))} is over.")
+        session.say(f"{one_line(answer.record.id)} is over.")
 
 
 @alias_app.command("suggest")
@@ -153,14 +161,13 @@ def alias_suggest(
 ) -> None:
     """Compare the tests of two runs; what may be one test is suggested, and nothing is merged."""
     session = session_of(context)
-    answer = session.client().post("/aliases", {"old_run": old, "new_run": new})
+    answer = session.client().match_tests(old, new)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    found = read(Matching, answer)
-    for family in found.families:
+    for family in answer.record.families:
         session.print(f"{one_line(family.family)}: {family.summary}")
-    _print_aliases(session, found.suggestions)
+    _print_aliases(session, answer.record.suggestions)
 
 
 @alias_app.command("list")
@@ -175,11 +182,11 @@ def alias_list(
 ) -> None:
     """List the aliases: suggested, confirmed and rejected."""
     session = session_of(context)
-    answer = session.reader().every("/aliases", product=product, state=state)
+    answer = session.reader().aliases(product, state=state)
     if as_json:
-        session.print_json(answer.get("items"))
+        session.print_json(answer.json["items"])
         return
-    _print_aliases(session, read_items(Alias, answer))
+    _print_aliases(session, answer.records)
 
 
 @alias_app.command("confirm")
@@ -200,9 +207,9 @@ def alias_undo(context: typer.Context, alias: AliasArgument) -> None:
     _decide(session_of(context), alias, "undo")
 
 
-def _decide(session: Session, alias: int, verb: str) -> None:
-    answer = session.client().post(f"/aliases/{alias}/{verb}")
-    session.say(f"Alias {alias} is {one_line(str(answer.get('state')))}.")
+def _decide(session: Session, alias: int, verb: Literal["confirm", "reject", "undo"]) -> None:
+    answer = session.client().decide_alias(alias, verb)
+    session.say(f"Alias {alias} is {answer.record.state}.")
 
 
 def _print_aliases(session: Session, aliases: Sequence[Alias]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -13,7 +12,6 @@ from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
-from orchestrator.client.transport import Json
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.units import percent
 
@@ -59,15 +57,22 @@ def quarantine_add(
 ) -> None:
     """Put a flaky test in quarantine. Its failures stay failures in every count and report."""
     session = session_of(context)
-    body: Json = {"product": product, "nodeid": test, "reason": reason, "owner": owner}
-    body |= {"days": days, "platforms": platform or [], "returns_after": returns_after}
-    answer = session.client().post("/quarantines", body)
+    answer = session.client().add_quarantine(
+        product,
+        test,
+        reason=reason,
+        owner=owner,
+        days=days,
+        platforms=platform or (),
+        returns_after=returns_after,
+    )
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    until = str(answer.get("expires"))[:10]
+    added = answer.record
+    until = f"{added.expires:%Y-%m-%d}"
     session.say(f"It lasts until {until}, or until {returns_after} passes in a row.")
-    session.print(str(answer.get("id")))
+    session.print(one_line(added.id))
 
 
 @quarantine_app.command("list")
@@ -89,11 +94,11 @@ def quarantine_end(
 ) -> None:
     """End a quarantine now: the test's failures count for every gate again."""
     session = session_of(context)
-    answer = session.client().post(f"/quarantines/{quote(quarantine, safe='')}/end")
+    answer = session.client().end_quarantine(quarantine)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
-        session.say(f"{one_line(str(answer.get('id')))} is over.")
+        session.say(f"{one_line(answer.record.id)} is over.")
 
 
 @quarantine_app.command("suggest")

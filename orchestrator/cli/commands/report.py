@@ -6,8 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, cast
-from urllib.parse import quote
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,9 +15,8 @@ from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.read_file import refuse_file
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, session_of
-from orchestrator.client.seatrial import Seatrial, cell_path
-from orchestrator.client.transport import read
-from orchestrator.domain.lint_findings import LEVELS, DocumentFinding
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, RunResponse
 from orchestrator.domain.units import plural
 
@@ -134,17 +132,16 @@ class _Tree:
 
     def _plots(self, folder: Path, kind: str, cell: CellRecord | None) -> None:
         """Write the plots that the Markdown links, under the controller's names."""
-        path = f"/runs/{self._run.id}/reports/{quote(kind, safe='')}/plots"
-        drawn = self._client.get(path, cell=cell.id if cell else None)
-        for plot in cast("list[dict[str, str]]", drawn["items"]):
-            if not PLOT_PATH.fullmatch(plot["path"]):
+        drawn = self._client.plots(self._run.id, kind, cell=cell.id if cell else None)
+        for plot in drawn.records:
+            if not PLOT_PATH.fullmatch(plot.path):
                 raise CliError(
-                    f"the controller sent a plot with the unsafe path {plot['path']!r}: nothing was"
+                    f"the controller sent a plot with the unsafe path {plot.path!r}: nothing was"
                     " written of it; are the controller and this command of the same version?"
                 )
-            target = folder / plot["path"]
+            target = folder / plot.path
             target.parent.mkdir(exist_ok=True)
-            target.write_text(plot["svg"], encoding="utf-8")
+            target.write_text(plot.svg, encoding="utf-8")
 
     def _artifact(self, folder: Path, cell: CellRecord, artifact: ArtifactRecord) -> None:
         # A machine chose the name: it stays in its folder and replaces no report.
@@ -155,10 +152,9 @@ class _Tree:
             )
         if artifact.pruned_at is not None:
             return  # the report beside it says so
-        path = f"{cell_path(self._run, cell)}/artifacts/{quote(name, safe='')}"
-        with self._client.stream(path) as answer, (folder / name).open("wb") as file:
-            for chunk in answer.iter_bytes():
-                file.write(chunk)
+        opened = self._client.artifact(self._run.id, cell.id, name)
+        with opened as chunks, (folder / name).open("wb") as file:
+            file.writelines(chunks)
 
 
 _LARGEST_BYTES = 1 << 19
@@ -193,18 +189,17 @@ def lint_command(
     if len(files) > _MOST_FILES:
         raise CliError(f"{len(files)} files are too many: at most {_MOST_FILES} go together")
     documents = [_document(file) for file in files]
-    body = {"documents": documents, "run": evidence}
-    answer = session.client().post("/lint", body)
-    found = read(tuple[DocumentFinding, ...], answer.get("findings"))
+    answer = session.client().lint(documents, run=evidence)
+    found = answer.record.findings
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
         _print_findings(session, found)
     if strict and any(finding.level == "error" for finding in found):
         raise typer.Exit(FAILED)
 
 
-def _document(file: Path) -> dict[str, object]:
+def _document(file: Path) -> ForeignDocument:
     try:
         if file.stat().st_size > _LARGEST_BYTES:
             raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes: that is no report")
@@ -213,7 +208,7 @@ def _document(file: Path) -> dict[str, object]:
         raise CliError(f"{file}: {error.strerror or error}") from None
     text = raw.decode("utf-8-sig", "replace")
     before = raw.decode("utf-8-sig", "ignore").count("\ufffd")
-    return {"name": file.name, "text": text, "replaced": text.count("\ufffd") - before}
+    return ForeignDocument(file.name, text, text.count("\ufffd") - before)
 
 
 def _print_findings(session: Session, document_findings: Sequence[DocumentFinding]) -> None:
@@ -257,24 +252,17 @@ def export_command(
     session = session_of(context)
     client = session.reader()
     found = client.run(run).record
-    path = f"/runs/{found.id}/export/{form}"
-    if cell is not None:
-        (named,) = find_cells(found, cell)
-        path += f"?cell={quote(named.id, safe='')}"
-    if output is None:
-        for chunk in _chunks(client, path):
-            typer.echo(chunk, nl=False)
-        return
-    try:
-        _write(output, _chunks(client, path))
-    except OSError as error:
-        raise CliError(f"{output}: {error.strerror or error}") from None
+    named = find_cells(found, cell)[0].id if cell is not None else None
+    with client.export(found.id, form, cell=named) as chunks:
+        if output is None:
+            for chunk in chunks:
+                typer.echo(chunk, nl=False)
+            return
+        try:
+            _write(output, chunks)
+        except OSError as error:
+            raise CliError(f"{output}: {error.strerror or error}") from None
     session.print(str(output))
-
-
-def _chunks(client: Seatrial, path: str) -> Iterator[bytes]:
-    with client.stream(path) as answer:
-        yield from answer.iter_bytes()
 
 
 def _write(output: Path, chunks: Iterator[bytes]) -> None:
@@ -282,8 +270,7 @@ def _write(output: Path, chunks: Iterator[bytes]) -> None:
     part = output.with_name(f"{output.name}.part")
     try:
         with part.open("wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
+            file.writelines(chunks)
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)

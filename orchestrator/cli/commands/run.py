@@ -37,6 +37,7 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
 from orchestrator.client.connection import ControllerConnection
+from orchestrator.client.run_requests import report_url
 from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import Answer
 from orchestrator.domain.launch_plan import Plan
@@ -276,7 +277,7 @@ def exit_code(run: RunResponse) -> int:
 def _report(session: Session, line: ControllerConnection, run: RunResponse) -> str:
     if line.home is None:
         session.say(f"To have the report here: seatrial report {run.id} -o DIR")
-        return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"
+        return report_url(line, run.id)
     path = line.home / "runs" / run.id / "report" / "SUMMARY.md"
     for _ in range(round(REPORT_LIMIT_S / REPORT_POLL_S)):
         if path.exists():

@@ -223,7 +223,7 @@ def ssh_command(
     client = session.client()
     found = client.run(run).record
     (one,) = find_cells(found, cell)
-    access = read_access(client.access(found, one).json)
+    access = read_access(client.access(found.id, one.id).json)
     home = client.line.home
     key_file = find_key_file(access.key_file, home) if access.key_file else None
     bastion_key = (

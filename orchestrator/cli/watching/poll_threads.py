@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.connect import (
@@ -20,6 +19,7 @@ from orchestrator.cli.failure_logs import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.client.errors import RefusalError, SeatrialError, is_out_of_reach
+from orchestrator.client.run_requests import StreamedEvent
 from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import Answer
 from orchestrator.domain.run_record import RunResponse
@@ -53,10 +53,9 @@ class Tails:
         return LogTail(self._cell, lines[-LOG_LINES:])
 
     def _fetch(self) -> None:
-        path = f"/runs/{self._run_id}/cells/{self._cell}/log"
         for _ in range(_LOOKS_AT_ONCE):
             try:
-                data, after = self._client.log_bytes(path, after=self._offset)
+                data, after = self._client.log(self._run_id, self._cell, after=self._offset)
             except RefusalError:
                 return  # no log yet
             self._take(data.decode(errors="replace"))
@@ -85,16 +84,6 @@ def _chosen(run: RunResponse, present: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamedEvent:
-    """A run event; its data points to what changed."""
-
-    id: str
-    """The last number, from which a resumed stream continues."""
-    kind: str
-    data: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunNotice:
     """A notice of the controller about a run."""
 
@@ -117,25 +106,6 @@ def notice_of(event: StreamedEvent) -> RunNotice | None:
     text = data.get("notice")
     about = data.get("cell") or event.kind
     return RunNotice(str(about), text) if isinstance(text, str) and text else None
-
-
-def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
-    """Parse server-sent events by the HTML standard: comments and unknown fields are ignored."""
-    last_id, kind, data = "", "", list[str]()
-    for line in lines:
-        if not line:
-            if data or kind:
-                yield StreamedEvent(last_id, kind or "message", "\n".join(data))
-            kind, data = "", []
-            continue
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "id":
-            last_id = value
-        elif name == "event":
-            kind = value
-        elif name == "data":
-            data.append(value)
 
 
 _JOIN_S = 0.3
@@ -181,7 +151,7 @@ class Follower:
         self.watched = WatchedRun(first)
         self.fault: SeatrialError | None = None
         """A permanent error."""
-        self._path = f"/runs/{run.id}"
+        self._run_id = run.id
         self._feed = feed
         self._looks = looks
         self._tails = Tails(looks, run.id) if with_log else None
@@ -238,10 +208,9 @@ class Follower:
         """Read the events, reconnecting from the last one."""
         last, is_over = "", False
         while not (is_over or self._stopped.is_set()):
-            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
             try:
-                with self._feed.stream(f"{self._path}/events", headers=headers) as answer:
-                    for event in read_events(answer.iter_lines()):
+                with self._feed.events(self._run_id, last=last) as events:
+                    for event in events:
                         last, is_over = event.id or last, event.kind == "end"
                         self._hear(event)
                         self._changed.set()

@@ -250,3 +250,18 @@ class VerdictLine:
     runs: tuple[str, ...]
     policy_digest: str
     rules: tuple[RuleLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResponse:
+    """A verdict and its re-evaluation."""
+
+    id: str
+    identical: bool
+    """Whether the bytes are equal."""
+    document_digest: str
+    """sha256 of the stored verdict."""
+    replayed_digest: str
+    """sha256 of the re-evaluated verdict."""
+    decision: Decision
+    """Decision of the re-evaluated verdict."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 Json = dict[str, Any]
-_WORDS = frozenset({"description", "title", "default", "examples", "enum", "deprecated"})
+_WORDS = frozenset(
+    {"description", "title", "default", "examples", "enum", "deprecated", "readOnly"}
+)
 """Keys of a schema that change nothing of the values' shape; `enum` is compared on its own."""
 
 

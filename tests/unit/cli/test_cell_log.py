@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from orchestrator.cli.failure_logs import Gaps, LogSelection, WholeLines, chosen_logs
+from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
@@ -27,11 +28,14 @@ def test_no_piece_cuts_a_letter_or_an_escape_sequence(size: int, end: str) -> No
     assert lines.rest() == b""
 
 
-class CutArtifacts:
+class CutArtifacts(Seatrial):
     """A client whose artifacts come byte by byte."""
 
+    def __init__(self) -> None:
+        """It has no connection."""
+
     @contextmanager
-    def stream(self, path: str) -> Iterator[httpx.Response]:
+    def stream(self, _path: str, **_options: object) -> Iterator[httpx.Response]:
         yield httpx.Response(200, content=(bytes([byte]) for byte in "één\n✓".encode()))
 
 
@@ -41,6 +45,6 @@ def test_the_output_of_a_job_is_printed_in_whole_lines() -> None:
     run = read(RunResponse, runs.run(cell))
     client = CutArtifacts()
     chosen = LogSelection(job="hull")
-    pieces = chosen_logs(client, run, list(run.cells), chosen, Gaps())  # type: ignore[arg-type]
+    pieces = chosen_logs(client, run, list(run.cells), chosen, Gaps())
     shown = [piece.decode() for piece in pieces]
     assert [text for text in shown if text] == ["===== cpu hull =====\n", "één\n", "✓\n"]

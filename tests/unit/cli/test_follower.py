@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,11 +18,14 @@ EVENTS = 50
 FIRST = Answer(runs.typical(), RunResponse)
 
 
-class FakeFeed:
+class FakeFeed(Seatrial):
     """A feed that has its events at once, and the end with the last one."""
 
+    def __init__(self) -> None:
+        """It has no connection."""
+
     @contextmanager
-    def stream(self, _path: str, *, headers: dict[str, str]) -> Iterator[FakeFeed]:
+    def stream(self, _path: str, *, headers: Mapping[str, str]) -> Iterator[Any]:
         assert headers["Accept"] == "text/event-stream"
         yield self
 
@@ -63,7 +66,7 @@ class LateController(FakeController):
 
 def test_a_proxy_that_does_not_reach_the_controller_is_waited_for() -> None:
     wake, looks = threading.Event(), LateController()
-    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)  # type: ignore[arg-type]
+    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)
     follower.start()
     while not follower.watched.run.is_finished:
         assert wake.wait(30)
@@ -75,7 +78,7 @@ def test_a_proxy_that_does_not_reach_the_controller_is_waited_for() -> None:
 
 def test_events_that_come_together_are_one_poll_and_the_end_is_not_waited_for() -> None:
     wake, looks = threading.Event(), FakeController()
-    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)  # type: ignore[arg-type]
+    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)
     follower.start()
     assert wake.wait(30)
     assert follower.look().run.is_finished

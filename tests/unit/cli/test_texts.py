@@ -14,7 +14,7 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.cli.errors import CliError, located
 from orchestrator.cli.launch_request import with_overrides
 from orchestrator.cli.safe_text import fit, fit_end, json_text, log_line, one_line, pad
-from orchestrator.cli.watching.poll_threads import StreamedEvent, read_events
+from orchestrator.client.run_requests import StreamedEvent, read_events
 from orchestrator.domain import launch_plan, units
 from orchestrator.domain.document_problems import Problem
 

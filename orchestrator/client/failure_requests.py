@@ -1,0 +1,146 @@
+"""What a controller is asked of failures: known issues, quarantines, tests over time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict
+from datetime import date
+from typing import Literal
+from urllib.parse import quote
+
+from orchestrator.client.transport import Answer, AnswerList, Client, Json
+from orchestrator.domain.benchmark_series import BenchmarkSeries
+from orchestrator.domain.failure_signature import FailureGroupListResponse
+from orchestrator.domain.flaky import HistoryResponse
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse
+from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
+from orchestrator.domain.test_identity import Alias, KnownTestResponse, Matching
+
+_EVERYWHERE = IssueScope()
+
+
+class FailureRequests(Client):
+    """Requests about failures and tests over many runs."""
+
+    def failure_groups(
+        self, run: str | None = None, *, product: str | None = None, runs: int | None = None
+    ) -> Answer[FailureGroupListResponse]:
+        """Return the failures by signature: of a run, or of the newest runs, 50 by default."""
+        answer = self.get("/failure-groups", run=run, product=product, runs=runs)
+        return Answer(answer, FailureGroupListResponse)
+
+    def known_issues(self, product: str | None = None) -> AnswerList[KnownIssueResponse]:
+        """Return the known issues, expired ones included; of one product or of all."""
+        return AnswerList(self.every("/known-issues", product=product), KnownIssueResponse)
+
+    def add_known_issue(
+        self,
+        product: str,
+        title: str,
+        *,
+        owner: str,
+        expires: date,
+        match: IssueMatch,
+        scope: IssueScope = _EVERYWHERE,
+        url: str = "",
+        max_failures: int | None = None,
+    ) -> Answer[KnownIssueResponse]:
+        """Add a known issue, which explains failures and changes no count.
+
+        Args:
+            product: The payload's name.
+            title: What is wrong.
+            owner: The name of the person who fixes it.
+            expires: The last day on which it applies.
+            match: The failures that it explains.
+            scope: Where it applies.
+            url: The issue in a tracker.
+            max_failures: If more results of a run match, the rest count as new failures.
+        """
+        body: Json = {"product": product, "title": title, "owner": owner, "url": url}
+        body |= {"expires": str(expires), "match": asdict(match), "scope": asdict(scope)}
+        body |= {"max_failures": max_failures}
+        return Answer(self.post("/known-issues", body), KnownIssueResponse)
+
+    def expire_known_issue(self, issue: str) -> Answer[KnownIssueResponse]:
+        """End a known issue now."""
+        path = f"/known-issues/{quote(issue, safe='')}/expire"
+        return Answer(self.post(path), KnownIssueResponse)
+
+    def quarantines(self, product: str | None = None) -> AnswerList[QuarantineResponse]:
+        """Return the quarantines, expired ones included; of one product or of all."""
+        return AnswerList(self.every("/quarantines", product=product), QuarantineResponse)
+
+    def add_quarantine(
+        self,
+        product: str,
+        nodeid: str,
+        *,
+        reason: str,
+        owner: str,
+        days: int,
+        platforms: Collection[str] = (),
+        returns_after: int = 20,
+    ) -> Answer[QuarantineResponse]:
+        """Put a flaky test in quarantine; its failures stay failures in every count.
+
+        Args:
+            product: The payload's name.
+            nodeid: The test.
+            reason: Why it is flaky, as far as is known.
+            owner: The name of the person who fixes it.
+            days: Until it expires.
+            platforms: Only there; all by default.
+            returns_after: Passes in a row, on each platform, that end it.
+        """
+        body: Json = {"product": product, "nodeid": nodeid, "reason": reason, "owner": owner}
+        body |= {"days": days, "platforms": [*platforms], "returns_after": returns_after}
+        return Answer(self.post("/quarantines", body), QuarantineResponse)
+
+    def end_quarantine(self, quarantine: str) -> Answer[QuarantineResponse]:
+        """End a quarantine now."""
+        path = f"/quarantines/{quote(quarantine, safe='')}/end"
+        return Answer(self.post(path), QuarantineResponse)
+
+    def suggested_quarantines(self, product: str | None = None) -> AnswerList[SuggestedQuarantine]:
+        """Return the tests that are flaky by their history."""
+        path = "/quarantines/suggestions"
+        return AnswerList(self.get(path, product=product), SuggestedQuarantine)
+
+    def known_tests(
+        self, product: str, *, job: str | None = None, contains: str | None = None
+    ) -> AnswerList[KnownTestResponse]:
+        """Return the tests of a product; of one job, or whose node ids contain a text."""
+        answer = self.every("/tests", product=product, job=job, contains=contains)
+        return AnswerList(answer, KnownTestResponse)
+
+    def test_history(self, test: int, *, limit: int | None = None) -> Answer[HistoryResponse]:
+        """Return the newest results of a test under all its names, 200 by default."""
+        return Answer(self.get(f"/tests/{test}/history", limit=limit), HistoryResponse)
+
+    def benchmark_series(
+        self,
+        benchmark: str,
+        *,
+        product: str | None = None,
+        platform: str | None = None,
+        runs: int | None = None,
+    ) -> AnswerList[BenchmarkSeries]:
+        """Return a benchmark, ``job/metric``, over the newest runs: one series per platform."""
+        path = f"/benchmarks/{quote(benchmark, safe='/')}/series"
+        answer = self.get(path, product=product, platform=platform, runs=runs)
+        return AnswerList(answer, BenchmarkSeries)
+
+    def aliases(self, product: str | None = None, *, state: str | None = None) -> AnswerList[Alias]:
+        """Return the aliases of tests; only ``suggested``, ``confirmed`` or ``rejected`` ones."""
+        return AnswerList(self.every("/aliases", product=product, state=state), Alias)
+
+    def match_tests(self, old: str, new: str) -> Answer[Matching]:
+        """Compare the tests of two runs; possible aliases are suggested, and nothing is merged."""
+        return Answer(self.post("/aliases", {"old_run": old, "new_run": new}), Matching)
+
+    def decide_alias(
+        self, alias: int, decision: Literal["confirm", "reject", "undo"]
+    ) -> Answer[Alias]:
+        """Confirm or reject an alias, or withdraw the decision."""
+        return Answer(self.post(f"/aliases/{alias}/{decision}"), Alias)
