@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -224,20 +223,6 @@ class TestLayer:
         assert out.dtype == torch.bfloat16
         expected = layer(x)
         assert_close(out, expected, 8e-3)
-
-    def test_paths_agree(self, device):
-        layer = NativeFP8Linear(96, 48, device=device)
-        slow = copy.deepcopy(layer)
-        slow.path = "dequantised"
-        x = torch.randn(20, 96, device=device)
-        ref.assert_kernel(layer(x), slow(x).detach().cpu().double())
-        assert {name: one.name for name, one in slow.paths.items()} == {
-            "forward": "dequantised",
-            "grad_input": "dequantised",
-            "grad_weight": "dequantised",
-        }
-        with pytest.raises(ValueError, match="fastest"):
-            NativeFP8Linear(8, 8, path="fastest", device=device)(x[:, :8])
 
     def test_strides(self, device):
         layer = NativeFP8Linear(64, 32, device=device)
