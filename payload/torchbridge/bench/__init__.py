@@ -27,26 +27,3 @@ from torchbridge.bench.run import run_benchmark
 from torchbridge.bench.sensors import Sensors, last_level_cache
 from torchbridge.bench.turns import take_turns, turns
 from torchbridge.timing import Ratio, quad_ratios
-
-__all__ = [
-    "Arm",
-    "Benchmark",
-    "Equality",
-    "Flush",
-    "Outcome",
-    "Peak",
-    "Ratio",
-    "Roofline",
-    "Sample",
-    "Sensors",
-    "Work",
-    "close_to",
-    "identical",
-    "last_level_cache",
-    "measured_bandwidth",
-    "peak_of",
-    "quad_ratios",
-    "run_benchmark",
-    "take_turns",
-    "turns",
-]

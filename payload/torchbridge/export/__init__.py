@@ -26,27 +26,3 @@ from torchbridge.export.publish import (
     Verification,
     verify,
 )
-
-__all__ = [
-    "EXPORTERS",
-    "ExportMismatch",
-    "ExportResult",
-    "ExportUnavailable",
-    "FusionMetadata",
-    "HardwareMetadata",
-    "LoadedFile",
-    "OptimizationMetadata",
-    "Plan",
-    "Verification",
-    "create_metadata_from_model",
-    "draw_inputs",
-    "export_to_onnx",
-    "export_to_safetensors",
-    "export_to_torch_export",
-    "export_to_torchscript",
-    "load_onnx",
-    "load_safetensors",
-    "load_torch_export",
-    "load_torchscript",
-    "verify",
-]
