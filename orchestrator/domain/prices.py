@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Platform
 
+CATALOGUE = "undated catalogue, read"
+"""Source of the shipped prices: the catalogue does not say of which day they are."""
 WIDEST_RATIO = Decimal("2.5")
 """Maximum ratio between two places for one item on demand.
 
@@ -35,7 +37,7 @@ class Price:
     usd_per_hour: Decimal
     as_of: datetime
     source: str
-    """Source: ``table``, ``pricing API``, ``spot history``."""
+    """Source: `CATALOGUE`, ``pricing API``, ``spot history``; the day of `as_of` follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def price_age_warning(places: Iterable[Place], now: datetime) -> str:
         return ""
     oldest = min(old, key=lambda place: place.priced_at or now)
     days = (now - (oldest.priced_at or now)).days
-    return f"prices are {days} days old ({oldest.priced}, {oldest.name}): {REFRESH}"
+    return f"prices were read {days} days ago ({oldest.priced}, {oldest.name}): {REFRESH}"
 
 
 def unpriced_warning(places: Iterable[Place]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
 from orchestrator.domain.matrix import Accelerator, Platform
-from orchestrator.domain.prices import Price
+from orchestrator.domain.prices import CATALOGUE, Price
 
 if TYPE_CHECKING:
     from botocore.loaders import Loader
@@ -63,12 +63,12 @@ def shipped() -> InstanceTable:
     """Read the table that lies beside this module."""
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     read = tomllib.loads(text)
-    as_of = datetime.combine(cast("date", read["as_of"]), datetime.min.time(), UTC)
+    as_of = datetime.combine(cast("date", read["read_on"]), datetime.min.time(), UTC)
     return InstanceTable(
         as_of=as_of,
         types={name: InstanceType(name=name, **facts) for name, facts in read["types"].items()},
         prices=tuple(
-            Price("aws", item, region, market, Decimal(usd), as_of, "table")
+            Price("aws", item, region, market, Decimal(usd), as_of, CATALOGUE)
             for market in MARKETS
             for region, items in read[market].items()
             for item, usd in items.items()

@@ -15,7 +15,7 @@ from google.cloud import billing_v1, compute_v1
 
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.matrix import Platform
-from orchestrator.domain.prices import Price, PriceBook
+from orchestrator.domain.prices import CATALOGUE, Price, PriceBook
 from orchestrator.domain.units import plural
 from runners.gcp.clients import ComputeClients
 from runners.gcp.platform_config import (
@@ -61,10 +61,10 @@ class GcpPriceTable:
 def table() -> GcpPriceTable:
     """Read the shipped table, once."""
     said = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    as_of = datetime.combine(said["as_of"], time(), UTC)
+    as_of = datetime.combine(said["read_on"], time(), UTC)
     zones = {region: tuple(f"{region}-{z}" for z in ends) for region, ends in said["zones"].items()}
     machines = [
-        Price(PROVIDER, name, region, market, _g2(shape, parts), as_of, "table")
+        Price(PROVIDER, name, region, market, _g2(shape, parts), as_of, CATALOGUE)
         for market in MARKETS
         for region, parts in said["g2"][market].items()
         for name, shape in KNOWN.items()
@@ -74,7 +74,7 @@ def table() -> GcpPriceTable:
         ADDRESS: Decimal(said["address_hour"]),
     }
     others = [
-        Price(PROVIDER, item, region, "on-demand", usd, as_of, "table")
+        Price(PROVIDER, item, region, "on-demand", usd, as_of, CATALOGUE)
         for item, usd in per_hour.items()
         for region in zones
     ]

@@ -24,7 +24,7 @@ def known(provider: str, shipped: Iterable[Price], book: PriceBook | None) -> tu
 
 
 def price_note(price: Price) -> str:
-    """Return the source of a price, for a person: ``table 2026-11-21``."""
+    """Return the source of a price, for a person: ``pricing API 2026-11-21``."""
     return f"{price.source} {price.as_of:%Y-%m-%d}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from google.cloud.billing_v1 import Sku
 
 from orchestrator.domain.machine import ProviderUnavailableError
-from orchestrator.domain.prices import Price, PriceBook
+from orchestrator.domain.prices import CATALOGUE, Price, PriceBook
 from runners.google import catalogue as google
 from runners.google.catalogue import SOURCE, compute_skus, is_plain, market_of, usd_of
 from runners.google.clients import Clients
@@ -22,6 +22,8 @@ from runners.google.clients import Clients
 PROVIDER = "tpu"
 ADDRESS = "address"
 MINIMUM_S = 60
+PAID = "as paid until"
+"""Source of a spot price that a customer paid; its day is the last of that month."""
 _TABLE = Path(__file__).with_name("prices.toml")
 
 
@@ -42,19 +44,23 @@ class TpuPriceTable:
 def table() -> TpuPriceTable:
     """Read the shipped table."""
     raw = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    day: date = raw["as_of"]
-    as_of = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    read, paid = (_midnight(raw[key]) for key in ("read_on", "paid_until"))
     prices: list[Price] = []
     zones: dict[str, dict[str, tuple[str, ...]]] = {}
     for row in raw["chips"]:
         item, region = chip_item(row["generation"]), row["region"]
         zones.setdefault(row["generation"], {})[region] = tuple(row["zones"])
         for market in ("on-demand", "spot"):
-            usd = Decimal(row[market])
-            prices.append(Price(PROVIDER, item, region, market, usd, as_of, "table"))
+            when, source = (paid, PAID) if f"{market}-paid" in row else (read, CATALOGUE)
+            usd = Decimal(row.get(f"{market}-paid") or row[market])
+            prices.append(Price(PROVIDER, item, region, market, usd, when, source))
             address = Decimal(raw["address_usd_per_hour"][market])
-            prices.append(Price(PROVIDER, ADDRESS, region, market, address, as_of, "table"))
+            prices.append(Price(PROVIDER, ADDRESS, region, market, address, read, CATALOGUE))
     return TpuPriceTable(tuple(prices), zones)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def chip_item(generation: str) -> str:

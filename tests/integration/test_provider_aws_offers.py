@@ -49,7 +49,7 @@ def test_the_shipped_prices_need_no_answer_of_aws(aws: AwsProvider, cloud: AwsCl
         ("us-east-1/g5.xlarge/on-demand", Decimal("1.006")),
         ("eu-west-2b/g5.xlarge/on-demand", Decimal("1.277")),
     ]
-    assert {place.priced for place in found} == {"table 2026-11-21"}
+    assert {place.priced for place in found} == {"undated catalogue, read 2026-11-21"}
     named = {"provider": "aws", "instance_type": ("g6.xlarge", "m5.large")}
     assert {one.instance_type for one in aws.listed_places(as_platform(named))} == {"g6.xlarge"}
     assert aws.listed_places(as_platform(MI300X)) == ()
@@ -90,7 +90,7 @@ def test_a_place_costs_what_the_table_says_with_disk_and_address(aws: AwsProvide
     assert (on_demand.market, on_demand.price_usd_per_hour) == ("on-demand", Decimal("1.006"))
     assert spot.disk_usd_per_hour == Decimal("0.08") / 720 * 150
     assert spot.address_usd_per_hour == Decimal("0.005")
-    assert (spot.minimum_s, spot.priced) == (60, "table 2026-11-21")
+    assert (spot.minimum_s, spot.priced) == (60, "undated catalogue, read 2026-11-21")
 
 
 def test_on_demand_is_what_a_platform_gets_that_says_nothing(aws: AwsProvider) -> None:

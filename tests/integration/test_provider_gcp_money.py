@@ -63,7 +63,7 @@ def test_prices_are_of_the_dated_table(provider: GcpProvider) -> None:
     assert place.price_usd_per_hour == Decimal("0.70683")
     assert place.disk_usd_per_hour == Decimal("0.10") / 730 * 100
     assert place.address_usd_per_hour == Decimal("0.005")
-    assert (place.minimum_s, place.priced) == (60, "table 2026-11-21")
+    assert (place.minimum_s, place.priced) == (60, "undated catalogue, read 2026-11-21")
     assert (place.region, place.zone, place.market) == ("us-central1", ZONE, "on-demand")
     spot = places["us-central1-a/g2-standard-4/spot"]
     assert spot.price_usd_per_hour == Decimal("0.28184")

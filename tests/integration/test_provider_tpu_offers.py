@@ -54,7 +54,7 @@ def test_places_are_zones_in_each_market_in_turn(provider: TpuProvider) -> None:
     first = places[0]
     assert first.price_usd_per_hour == Decimal("2.24")  # 4 chips
     assert (first.region, first.zone, first.market) == ("us-west4", "us-west4-a", "spot")
-    assert (first.priced, first.minimum_s) == ("table 2026-11-21", 60)
+    assert (first.priced, first.minimum_s) == ("as paid until 2026-10-31", 60)
     assert first.address_usd_per_hour == Decimal("0.0025")
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.prices import Price, partition_plausible
+from orchestrator.domain.prices import CATALOGUE, Price, partition_plausible
 from runners.aws.platform_config import shipped
 from runners.aws.prices import _product, price_list
 from runners.aws.quotas import class_of, quota_of
@@ -95,7 +95,7 @@ def test_a_newer_price_takes_the_tables_place() -> None:
 def test_an_older_price_does_not() -> None:
     found = on_demand(replace(PRICE, as_of=TABLE_DAY - timedelta(days=1)))
     assert found is not None
-    assert found.source == "table"
+    assert found.source == CATALOGUE
 
 
 def test_an_older_price_of_something_else_is_not_used_either() -> None:
@@ -106,7 +106,7 @@ def test_an_older_price_of_something_else_is_not_used_either() -> None:
 def test_a_price_of_nothing_is_not_used() -> None:
     found = on_demand(replace(PRICE, usd_per_hour=Decimal(0)))
     assert found is not None
-    assert found.source == "table"
+    assert found.source == CATALOGUE
 
 
 def test_a_zones_own_spot_price_comes_before_its_regions() -> None:

@@ -217,10 +217,13 @@ def test_the_shipped_table_is_dated_and_believable() -> None:
     shipped = table()
     believed, uncertain = partition_plausible(shipped.prices)
     assert (len(believed), uncertain) == (len(shipped.prices), ())
-    assert {price.as_of.date().isoformat() for price in shipped.prices} == {"2026-11-21"}
+    assert {(price.source, price.as_of.date().isoformat()) for price in shipped.prices} == {
+        ("undated catalogue, read", "2026-11-21"),
+        ("as paid until", "2026-10-31"),
+    }
     west = find(shipped.prices, "v5e-chip", "us-west4", "spot")
     assert west is not None
-    assert west.usd_per_hour == Decimal("0.56")
+    assert (west.usd_per_hour, west.source) == (Decimal("0.56"), "as paid until")
     assert find(shipped.prices, "v5e-chip", "mars1", "spot") is None
 
 
