@@ -67,6 +67,7 @@ def test_every_page_says_that_evidence_was_ingested(pages: PageDesk) -> None:
     assert said in squares(pages)["1.0"]["here"]
     assert said in str(pages.json("/products")["tables"]["grid"])
     assert "ingested" in pages.page("/products").one(id="products").text
+    assert "* ingested" in pages.page("/products").text, "what the sign of the grid means"
     assert said in pages.page("/grid?product=proof&cell=here").text
     shown = pages.page("/tests/1")
     assert said in " ".join(shown.rows("platforms")[0].values())
