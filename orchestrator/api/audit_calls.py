@@ -161,7 +161,7 @@ class AuditCalls:
         return Call(
             operation=partial(_operation, scope),
             at=self._context.clock.now(),
-            project=self._context.janitor.project,
+            project=self._context.project,
             address=(scope.get("client") or ("",))[0][:_LONGEST_ADDRESS],
             agent=Headers(scope=scope).get("user-agent", "")[:_LONGEST],
             caller=self._caller,

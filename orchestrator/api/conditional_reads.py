@@ -3,12 +3,14 @@
 An answer that is made from the database alone is kept for its credential and address, with an ETag,
 `"ANSWER.VERSION"`. It is current while the mark that every change of the database changes is the
 same, for ten seconds at most: then If-None-Match is answered 304, and others have the kept answer.
+Requests for an answer that is being made again wait for it.
 VERSION is the number of the latest change of the one resource at the address; If-Match compares it,
 in the transaction of the change.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import secrets
@@ -44,6 +46,7 @@ _SAFE = frozenset({"GET", "HEAD"})
 _NEGOTIATED = ("accept", "accept-encoding", "host", "hx-request", "x-forwarded-proto")
 _TAG = re.compile(r'"[0-9a-f]{32}\.([0-9]+)"')
 _VERSIONED = re.compile(r"(?:schedules|gates)/[^/]+")
+_OF_RUN = re.compile(r"runs/([0-9a-hjkmnp-tv-z]{26})(?:/.*)?")
 _NEVER_TAGGED = re.compile(
     r"/static/.*|.*/runs/.*/(?:log(?:/raw)?|artifacts/[^/]+)|.*/runs/[^/]+/events"
 )
@@ -155,6 +158,8 @@ class ConditionalReads:
         self._guard = guard
         self._prefix = prefix
         self._answers = _Answers()
+        self._making: dict[bytes, asyncio.Event] = {}
+        """What is set when an answer has been made, before it is sent."""
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer 304, or with a kept answer, or as the application does."""
@@ -163,14 +168,16 @@ class ConditionalReads:
         if not is_read or not path.startswith(self._prefix) or _NEVER_TAGGED.fullmatch(path):
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
-        look = await run_in_threadpool(self._look, request)
+        look = await run_in_threadpool(self._look, Request(scope))
+        if look is not None and not look.is_current and (made := self._making.get(look.key)):
+            await made.wait()
+            look = await run_in_threadpool(self._look, Request(scope))
         if look is None:
             await self._app(scope, receive, send)
             return
         if look.is_current:
             given = look.answer
-            if _read_part(given.tag) in _read_parts(request.headers):
+            if _read_part(given.tag) in _read_parts(Headers(scope=scope)):
                 headers = {"ETag": given.tag, "Cache-Control": "no-store"}
                 await Response(status_code=304, headers=headers)(scope, receive, send)
                 return
@@ -182,18 +189,30 @@ class ConditionalReads:
         await self._make(look, scope, receive, send)
 
     async def _make(self, look: _Look, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does, and keep the answer."""
-        recording = _Recording(look.answer)
+        """Answer as the application does, and keep the answer for those who wait for it."""
+        recording, made = _Recording(look.answer), asyncio.Event()
+        if scope["method"] == "GET" and self._answers.get(look.key) is not None:
+            self._making[look.key] = made
 
         async def recorded(message: Message) -> None:
             recording.note(message, is_stored=sources.is_stored)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                is_whole = recording.finish() if scope["method"] == "GET" else False
+                if look.answer.headers is not None and (is_whole or not look.is_current):
+                    self._answers.keep(look.key, look.answer)
+                self._end(look.key, made)
             await send(message)
 
-        with noting_sources() as sources:
-            await self._app(scope, receive, recorded)
-        is_whole = recording.finish() if scope["method"] == "GET" else False
-        if look.answer.headers is not None and (is_whole or not look.is_current):
-            self._answers.keep(look.key, look.answer)
+        try:
+            with noting_sources() as sources:
+                await self._app(scope, receive, recorded)
+        finally:
+            self._end(look.key, made)
+
+    def _end(self, key: bytes, made: asyncio.Event) -> None:
+        if self._making.get(key) is made:
+            del self._making[key]
+        made.set()
 
     def _look(self, request: Request) -> _Look | None:
         """Return the kept answer if it is current, or a new one; None: it is not to be kept."""
@@ -201,10 +220,14 @@ class ConditionalReads:
         if self._guard is not None and given is None:
             return None
         path = request.scope["path"].removeprefix(self._prefix).strip("/")
+        # A query may name other runs.
+        of_run = None if request.url.query else _OF_RUN.fullmatch(path)
         now = self._context.clock.now()
         key = _key(request, given.secret if given else "")
         try:
-            state = self._context.stores.changes.state(path if _VERSIONED.fullmatch(path) else "")
+            state = self._context.stores.changes.state(
+                path if _VERSIONED.fullmatch(path) else "", run=of_run[1] if of_run else ""
+            )
             kept = self._answers.get(key)
             if kept is None or not kept.is_current(state, now, progress=_patience(request.headers)):
                 return _Look(key, _Answer.new(state, now), is_current=False)

@@ -138,6 +138,8 @@ class Context:
     builtin_payload: Callable[[], str]
     """Stores the built-in payload on the first call; returns its digest."""
     secret: Callable[[str], str | None]
+    project: str
+    """The project whose name its cloud resources have as a tag."""
     janitor: Janitor
     """Inventories the project's machines, and ends orphans."""
     similarity: TextSimilarity

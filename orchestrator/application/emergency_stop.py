@@ -135,7 +135,7 @@ def stop_everything(context: Context) -> StopReport:
     except StoreError as error:
         failure = str(error)
         logger.warning("emergency stop: runs are not cancelled: %s", error)
-    project = context.janitor.project
+    project = context.project
     stop = EmergencyStop(context.provider, context.traits, project, in_ledger)
     report = stop.end_all()
     for one in report.items:

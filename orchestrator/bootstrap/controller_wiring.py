@@ -405,6 +405,7 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
             asset_dir("payload"), archives, deps.stores.payloads, deps.blobs, deps.clock
         ),
         secret=deps.secret,
+        project=ports.janitor.project,
         janitor=ports.janitor,
         dialects=FileDialects(),
         intake=FileUploadUnpacker(scratch=scratch),

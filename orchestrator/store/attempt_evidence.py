@@ -125,7 +125,7 @@ class EvidenceStore:
         tests = self._cases.number(target.product, facts.tests)
         now = _after(have, len(events), facts, len(log), at=at)
         chunks = list(_chunks(target, have, events, log))
-        with self._sessions.write(is_progress=True) as session:
+        with self._sessions.write(progress_of=target.run_id) as session:
             advanced = _advance(session, target, have, now, tests=len(facts.tests))
             if advanced is None:
                 return None

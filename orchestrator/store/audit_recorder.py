@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Result,
     Select,
@@ -376,7 +377,7 @@ def append(
     session.flush()
 
 
-def latest_change(resource: str) -> Select[int]:
+def latest_change(resource: str | BindParameter[str]) -> Select[int]:
     """Select the number of the entry of a resource's latest change; no row without one.
 
     Refused calls, and calls that changed nothing of it, are no changes.

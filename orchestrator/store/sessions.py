@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -64,12 +65,13 @@ _WRITES = "seatrial_writes"
 _IS_CHANGED = "seatrial_is_changed"
 UNMARKED = {"seatrial_unmarked": True}
 """Execution option of statements that change nothing which answers have for longer than seconds."""
-_IS_PROGRESS = "seatrial_is_progress"
+_PROGRESS_OF = "seatrial_progress_of"
 MARKS = 64
 """Rows of marks: more than a controller has connections, so that its commits meet at none.
 
-As many follow for the progress of jobs.
+As many follow for the progress of jobs, `_MARKS_OF_RUN` of them for a run.
 """
+_MARKS_OF_RUN = 8
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
@@ -248,7 +250,7 @@ def _mark_changes(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def _(connection: Connection) -> None:
-        for name in (_IS_CHANGED, _IS_PROGRESS):
+        for name in (_IS_CHANGED, _PROGRESS_OF):
             connection.info.pop(name, None)
 
     @event.listens_for(engine, "after_cursor_execute")
@@ -270,9 +272,18 @@ def _mark_changes(engine: Engine) -> None:
 
     @event.listens_for(engine, "commit")
     def _(connection: Connection) -> None:
-        is_progress = connection.info.pop(_IS_PROGRESS, False)
+        run = connection.info.pop(_PROGRESS_OF, None)
         if connection.info.pop(_IS_CHANGED, False):
-            _change_mark(connection, next(turns) % MARKS + (MARKS if is_progress else 0))
+            rows = range(MARKS) if run is None else progress_marks(run)
+            _change_mark(connection, rows[next(turns) % len(rows)])
+
+
+def progress_marks(run: str = "") -> range:
+    """Return the rows of marks for the progress of a run's jobs, or of all runs."""
+    if not run:
+        return range(MARKS, 2 * MARKS)
+    first = MARKS + zlib.crc32(run.encode()) % (MARKS // _MARKS_OF_RUN) * _MARKS_OF_RUN
+    return range(first, first + _MARKS_OF_RUN)
 
 
 def _change_mark(connection: Connection, row: int) -> None:
@@ -360,12 +371,12 @@ class Sessions:
             return found
 
     @contextmanager
-    def write(self, *, is_progress: bool = False) -> Iterator[Session]:
+    def write(self, *, progress_of: str | None = None) -> Iterator[Session]:
         """Begin a read-write transaction.
 
         Args:
-            is_progress: Whether it stores only what a job reports while it runs, which answers may
-                lack for seconds.
+            progress_of: The run of which it stores only what a job reports while it runs, which
+                answers may lack for seconds; empty for a report that has no run yet.
         """
         try:
             with (
@@ -374,8 +385,8 @@ class Sessions:
                 self._write.begin() as session,
                 recorded(session),
             ):
-                if is_progress:
-                    session.connection().info[_IS_PROGRESS] = True
+                if progress_of is not None:
+                    session.connection().info[_PROGRESS_OF] = progress_of
                 yield session
         except StoreUnusableError as error:
             self._failed = (time.monotonic(), error)

@@ -207,7 +207,7 @@ class TestCases:
         # the first by number are what people are shown of thousands.
         rows = [_row(product, digest, key) for digest, key in missing.items()]
         rows.sort(key=lambda row: (row["job"], storable(row["nodeid"])))
-        with self._sessions.write(is_progress=True) as session:
+        with self._sessions.write(progress_of="") as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             added = statement.returning(TestCaseRow.digest, TestCaseRow.id)
             return dict(session.connection().execute(added, rows).all())

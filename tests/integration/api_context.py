@@ -267,14 +267,13 @@ def make_context(
     blobs = FileBlobs(home / "blobs")
     places = ProviderContext(book=database.stores.static_hosts)
     providers = {name: provider_registry.load(name, places) for name in provider_registry.names()}
-    traits = {name: provider_registry.traits(name) for name in providers}
     return Context(
         stores=database.stores,
         blobs=blobs,
         clock=clock,
         new_id=new_id,
         documents=documents,
-        traits=traits,
+        traits={name: provider_registry.traits(name) for name in providers},
         provider=providers.__getitem__,
         read_payload=archives.read_file,
         pack_payload=lambda folder, into: archives.pack(folder, into=into),
@@ -291,6 +290,7 @@ def make_context(
         doubt=doubts_of,
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
+        project="seatrial",
         janitor=_janitor(database, clock, providers),
         similarity=FuzzySimilarity(),
         gate=_gate_ports(home),

@@ -111,7 +111,9 @@ def two_projects(home: Path, slots: Slots, *, full: str) -> Iterator[tuple[Proje
             )
             near = {kind: one.context.traits[kind] for kind in ("fake", "local")}
             janitor = replace(one.context.janitor, project=name, traits=near)
-            one.context = replace(one.context, sign_in=sign_in, janitor=janitor, traits=near)
+            one.context = replace(
+                one.context, sign_in=sign_in, project=name, janitor=janitor, traits=near
+            )
         whole = PortApplications.from_contexts(
             [one.context for one in desks.values()], (HOST,), None
         )

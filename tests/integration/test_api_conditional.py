@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 from sqlalchemy import event, insert, literal, select, text, update
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from orchestrator.api import conditional_reads
 from orchestrator.api.conditional_reads import AGE_S, PROGRESS_S, ConditionalReads
@@ -17,6 +22,7 @@ from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import CSRF_FIELD
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.errors import StoreError
+from orchestrator.store.sessions import progress_marks
 from orchestrator.store.tables import ORPHAN_SIGHTINGS, PersonRow
 from tests.databases import NOW, together
 from tests.integration.api_context import MATRIX, Desk, desk
@@ -146,6 +152,61 @@ def test_only_the_progress_of_jobs_may_be_seconds_old(both: Desk) -> None:
     assert len(names()) == 4
 
 
+def test_the_progress_of_another_run_changes_no_answer_of_this_one(both: Desk) -> None:
+    one = other = str(both.launch()["id"])
+    keys = map(str, itertools.count())
+    while progress_marks(other) == progress_marks(one):  # some share them
+        other = str(both.launch(next(keys))["id"])
+    agents = [both.begin(run, "here") for run in (one, other)]
+    path, fresh = f"/api/v1/runs/{one}/cells/here/tests", {"Cache-Control": "no-cache"}
+    tags = {each: read(both.client, each).headers["etag"] for each in (path, f"{path}?limit=5")}
+
+    def statuses() -> list[int]:
+        return [read(both.client, each, tag, **fresh).status_code for each, tag in tags.items()]
+
+    agents[1].send(agents[1].manifest("t.py::a"), agents[1].test("t.py::a"))
+    # A query may name other runs.
+    assert statuses() == [304, 200]
+    agents[0].send(agents[0].manifest("t.py::a"), agents[0].test("t.py::a"))
+    assert statuses() == [200, 200]
+
+
+def test_requests_for_an_answer_that_is_being_made_again_wait_for_it(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, looks = list[int](), list[object]()
+    look = run_in_threadpool
+
+    async def looked(*asked: Any) -> Any:
+        found = await look(*asked)
+        looks.append(found)
+        return found
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        made.append(len(made))
+        if len(made) == 2:
+            await until(lambda: len(looks) == 3)  # the other request waits
+        await Response(f"answer {len(made)}")(scope, receive, send)
+
+    async def until(done: Callable[[], bool]) -> None:
+        while not done():  # noqa: ASYNC110 (the code under test has no event for it)
+            await asyncio.sleep(0.01)
+
+    async def asked() -> list[str]:
+        async with AsyncClient(transport=ASGITransport(kept), base_url=f"http://{HOST}") as client:
+            first = await client.get("/x")
+            both.launch()
+            again = asyncio.create_task(client.get("/x"))
+            await until(lambda: len(made) == 2)
+            waiting = await client.get("/x")
+            return [first.text, (await again).text, waiting.text]
+
+    monkeypatch.setattr(conditional_reads, "run_in_threadpool", looked)
+    kept = ConditionalReads(app, context=both.context, guard=None)
+    assert asyncio.run(asked()) == ["answer 1", "answer 2", "answer 2"]
+    assert (len(made), len(looks)) == (2, 4)
+
+
 def test_another_address_credential_or_form_is_another_answer(both: Desk) -> None:
     client = both.with_token("read")
     tag = read(client).headers["etag"]
@@ -183,7 +244,8 @@ def test_an_answer_is_current_for_seconds_as_it_may_tell_the_time(both: Desk) ->
 
 
 def test_what_needs_more_than_the_database_and_what_failed_has_no_tag(both: Desk) -> None:
-    assert "etag" in read(both.client, path="/api/v1/runs").headers
+    for path in ("/api/v1/runs", "/api/v1/costs"):
+        assert "etag" in read(both.client, path=path).headers, path
     for path in ("/api/v1/prune", "/api/v1/runs/nope", "/metrics", "/healthz"):
         assert "etag" not in read(both.client, path=path).headers, path
 
@@ -341,9 +403,9 @@ def marks(both: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     kind, seen = type(both.context.stores.changes), []
     state = kind.state
 
-    def noted(self: Any, resource: str = "") -> Any:
+    def noted(self: Any, resource: str = "", **run: str) -> Any:
         seen.append(resource)
-        return state(self, resource)
+        return state(self, resource, **run)
 
     with monkeypatch.context() as patched:
         patched.setattr(kind, "state", noted)
@@ -372,6 +434,7 @@ def test_a_page_is_answered_304_to_its_own_session_only(
     mine, other = (
         both.speak(app, base=f"http://{HOST}", headers=dict(client.headers)) for client in clients
     )
+    assert "etag" in mine.get("/costs").headers
     page = mine.get("/schedules/nightly")
     tag = page.headers["etag"]
     for path in ("/static/x/x.css", "/runs/x/cells/y/log", "/runs/x/cells/y/log/raw"):

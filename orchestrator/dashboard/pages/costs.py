@@ -316,7 +316,7 @@ def show_costs(
         "tiles": _tiles(spending),
         "chart": _chart(span, spending),
         "parts": {table.id: table for table in tables},
-        "project": request.context.janitor.project,
+        "project": request.context.project,
     }
     page = Page(
         template="costs.html.j2",

@@ -331,7 +331,7 @@ def _answer(request: PageRequest, *, refused: str = "", status: int = 200) -> Re
         "is_looked_at": bool(looks),
         "said": _sentence(request, now, has_orphans=bool(orphans)),
         "refused": refused,
-        "project": request.context.janitor.project,
+        "project": request.context.project,
     }
     page = Page(
         template="machines.html.j2",
