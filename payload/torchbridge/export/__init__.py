@@ -11,7 +11,7 @@ from torchbridge.export.formats import (
     load_torch_export,
     load_torchscript,
 )
-from torchbridge.export.inputs import Plan, draw_inputs
+from torchbridge.export.inputs import Plan
 from torchbridge.export.metadata import (
     FusionMetadata,
     HardwareMetadata,
@@ -23,6 +23,5 @@ from torchbridge.export.publish import (
     ExportResult,
     ExportUnavailable,
     LoadedFile,
-    Verification,
     verify,
 )
