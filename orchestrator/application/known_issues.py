@@ -46,7 +46,7 @@ class IssueStatus(StrEnum):
     """A test that failed so before ran, and no failure matched: the cause may be fixed."""
     UNMATCHED = "unmatched"
     """Tests in its scope ran, and no failure has ever matched."""
-    ACTIVE = "active"
+    APPLIES = "applies"
     """Failures match."""
     UNTRIED = "untried"
     """None of its tests ran, or no test in its scope."""
@@ -75,7 +75,7 @@ class ListedIssue:
 
     @property
     def is_near(self) -> bool:
-        """Whether the issue is active and expires soon."""
+        """Whether the issue is in force and expires soon."""
         lives = self.issue.ended_at is None
         return lives and 0 <= self.days_left <= SOON_DAYS
 
@@ -172,7 +172,7 @@ def _status(
         has_run = any(in_scope(issue, one) for one in ran.values())
         return IssueStatus(without_match(tried.get(issue.id))) if has_run else IssueStatus.UNTRIED
     is_exceeded = issue.max_failures is not None and most > issue.max_failures
-    return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.ACTIVE
+    return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.APPLIES
 
 
 def add_known_issue(context: Context, new: KnownIssue) -> KnownIssue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -202,6 +203,15 @@ class CommandWiring:
 
         found = holder(self.settings.home)
         return found is not None and found.role == "serve"
+
+    def end_when_idle(self) -> None:
+        """Ask a background controller to end as soon as no run is unfinished."""
+        from orchestrator.controller import HURRY
+
+        found = self.holder()
+        if found is not None:
+            with suppress(ProcessLookupError):
+                os.kill(found, HURRY)
 
     def backup(self, path: Path) -> BackupReport:
         """Copy database and blobs into a new file, also while controllers use them."""

@@ -195,6 +195,11 @@ ENTRIES = {
         "Open an SSH session on the machine that a cell holds. The exit code is ssh's own.",
         settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     ),
+    "stop": CommandEntry(
+        _KEEP,
+        "administration:stop_command",
+        "Stop the controller that commands start in the background, once no run is unfinished.",
+    ),
     "controller": CommandEntry(
         _KEEP,
         "administration:controller_command",

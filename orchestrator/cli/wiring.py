@@ -237,6 +237,10 @@ class Wiring(Protocol):
         """Whether that controller was started by `serve`, and stays."""
         ...
 
+    def end_when_idle(self) -> None:
+        """Ask a background controller to end as soon as no run is unfinished."""
+        ...
+
     def backup(self, path: Path) -> BackupReport:
         """Copy database and blobs into a new file, also while controllers use them.
 

@@ -21,6 +21,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]",
     re.DOTALL,
 )
+_COMMAND = re.compile(r"`([^`\n]+)`")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
@@ -52,6 +53,25 @@ def breakable(text: str) -> Markup:
 def spoken(text: str) -> Markup:
     """Return untrusted text as safe HTML, isolated from the direction of the text around it."""
     return _BEGIN + breakable(visible(cut(text))) + _END
+
+
+def prose(sentence: str) -> Markup:
+    """Return a sentence of ours as `spoken` does, with its commands (in backticks) as code."""
+    parts = _COMMAND.split(visible(cut(sentence)))
+    kinds = (breakable, lambda part: Markup("<code>{}</code>").format(part))
+    return _BEGIN + Markup().join(kinds[at % 2](part) for at, part in enumerate(parts)) + _END
+
+
+def shortened(sentence: str, longest: int) -> str:
+    """Return a sentence cut at the end of a word, and neither in brackets nor in a command."""
+    if len(sentence) <= longest:
+        return sentence
+    kept = sentence[:longest].rpartition(" ")[0] or sentence[: longest - 1]
+    if kept.count("`") % 2:
+        kept = kept.rpartition("`")[0]
+    if kept.count("(") > kept.count(")"):
+        kept = kept.rpartition(" (")[0] or kept
+    return kept.rstrip(" ,;:") + "…"
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -61,6 +61,7 @@ class MedianText:
     href: str = ""
     is_code: ClassVar[bool] = False
     short: ClassVar[str] = ""
+    is_sentence: ClassVar[bool] = False
 
     @property
     def spread(self) -> float:

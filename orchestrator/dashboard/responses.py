@@ -22,7 +22,7 @@ from orchestrator.application.context import Context, NotedContext
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
-from orchestrator.dashboard.labels import cut, spoken, visible
+from orchestrator.dashboard.labels import cut, prose, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import OutcomeMark, Plain, Row, Table, Text
 from orchestrator.domain.cell import Cell, Run
@@ -147,7 +147,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
-        self._environment.filters |= {"markdown": markdown, "spoken": spoken}
+        self._environment.filters |= {"markdown": markdown, "spoken": spoken, "prose": prose}
         self._environment.filters |= {"elapsed": elapsed, "duration": duration}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
         self._marks: dict[OutcomeMark, Markup] = {}
@@ -350,6 +350,11 @@ def of_products(request: PageRequest, known: Sequence[str]) -> str:
         some = ", ".join(known[:20]) or "none yet"
         raise PageMissingError(f"no run of a product {named!r} is stored; there is: {some}")
     return named or (known[0] if known else "")
+
+
+def of_product(product: str) -> str:
+    """Return `` of NAME``; nothing before the first run."""
+    return f" of {product}" if product else ""
 
 
 def product_of(request: PageRequest, form: Form, known: Sequence[str]) -> str:

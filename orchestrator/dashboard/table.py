@@ -49,6 +49,8 @@ class Text:
     """Shown instead of the value; the rest is in the note."""
     more: Mapping[str, str] = field(default_factory=dict)
     """Further columns of JSON and CSV, which a page has in the note."""
+    is_sentence: bool = False
+    """Whether it is a sentence of ours, in which backticks stand around commands."""
 
     def plain(self) -> Plain:
         """The unformatted text."""

@@ -58,6 +58,8 @@ class Failure:
     """Version of the subject."""
     at: datetime
     """When its run was launched, or its stated time."""
+    message: str = ""
+    """What it says, with its numbers and addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class FailureGroup(GroupedFailures):
 
     tests: tuple[str, ...] = ()
     """Distinct node ids."""
+    message: str = ""
+    """The first line of what the first of them says, with its numbers and addresses."""
     test_count: int = 0
     """Number of distinct tests; a node id in two jobs is two."""
     known_issues: tuple[str, ...] = ()
@@ -162,9 +166,11 @@ def failure_groups(
 def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> FailureGroup:
     times = [failure.at for failure in some]
     first, last = span or (min(times), max(times))
+    shown = min(some, key=lambda one: (one.nodeid, one.cell, one.job, one.run_id))
     return FailureGroup(
-        signature=some[0].signature,
+        signature=shown.signature,
         count=len(some),
+        message=_first_line(shown),
         tests=tuple(sorted({f.nodeid for f in some})),
         test_count=len({(f.job, f.nodeid) for f in some}),
         jobs=tuple(sorted({f.job for f in some})),
@@ -175,6 +181,13 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
         first_seen=min(first, *times),
         last_seen=max(last, *times),
     )
+
+
+def _first_line(failure: Failure) -> str:
+    """Return the first line of a failure's message, without the exception, at most 200 letters."""
+    line = failure.message.strip().partition("\n")[0]
+    line = line.removeprefix("E ").strip()  # of pytest's traceback
+    return line.removeprefix(f"{failure.signature.exception}: ")[:200]
 
 
 def similar(

@@ -25,6 +25,7 @@ from orchestrator.domain.retests import (
     tally,
     tally_words,
 )
+from orchestrator.domain.units import plural
 
 Row = tuple[str, str, str]
 """A difference: what, old value, new value."""
@@ -300,7 +301,7 @@ def _there(test: _RetestedTest) -> str:
 
 
 def _of(tally: RetestCounts) -> str:
-    return f"{tally.failed} of {tally.total} times"
+    return f"{tally.failed} of {plural(tally.total, 'time')}"
 
 
 def _rows(rows: Sequence[Row]) -> str:

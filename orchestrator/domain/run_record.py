@@ -30,6 +30,7 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_validated_test
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of
+from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
@@ -262,6 +263,15 @@ class CellRecord:
         """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
         cause = self.attempts[-1].cause if self.attempts and self.is_done else None
         return cause.reason if cause and cause.reason != self.reason else ""
+
+    @property
+    def provenance(self) -> str:
+        """Return its `Provenance`; ``none`` where no result was recorded or handed in."""
+        if self.ingested is not None:
+            return self.ingested.provenance.value
+        ran = any(job.started_at or job.reused_from or job.counts.collected for job in self.jobs)
+        has_evidence = ran or bool(self.probed) or self.attestation is not None
+        return Provenance.AGENT.value if has_evidence else "none"
 
     @property
     def jobs_s(self) -> float | None:

@@ -72,7 +72,7 @@ TERMS = {
     "disabled": Term("■", "disabled", "warn"),
     "new": Term("+", "new", "bad"),
     "lapsed": Term("◌", "lapsed", "warn"),
-    "unowned": Term("!", "unowned", "warn"),
+    "unowned": Term("!", "unowned for a week", "warn"),
     "quarantined": Term("≈", "quarantined", "quiet"),
     "known": Term("●", "known", "quiet"),
     "exceeded": Term("▲", "more than expected", "bad"),

@@ -118,16 +118,17 @@ class FailureStore:
         return len(signed)
 
 
-_Failing = Row[Signature, int, str, str, int, str, str, datetime]
-"""Signature, test, job, node id, cell, run, version of the subject, and the run's launch time."""
+_Failing = Row[Signature, int, str, str, int, str, str, datetime, str]
+"""Signature, test, job, node id, cell, run, version of the subject, its launch time, message."""
 
 
-def _failing() -> Select[Signature, int, str, str, int, str, str, datetime]:
+def _failing() -> Select[Signature, int, str, str, int, str, str, datetime, str]:
     """Select the columns of `_Failing`."""
     return (
         select(
             *(SIGNATURE, TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
             *(CellRow.pk, RunRow.id, RunRow.subject_version, RunRow.created_at),
+            TestResultRow.message,
         )
         .join(SIGNATURES, SIGNATURES.c.id == TestResultRow.signature)
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
@@ -151,8 +152,9 @@ def _failures(session: Session, rows: Sequence[_Failing]) -> list[Failure]:
             platform=cells[cell].platform,
             version=version,
             at=cells[cell].dated_at or launched,
+            message=message,
         )
-        for signature, test, job, _, cell, run, version, launched in rows
+        for signature, test, job, _, cell, run, version, launched, message in rows
     ]
 
 

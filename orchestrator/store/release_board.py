@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, and_, exists, func, or_, select, tuple_
+from sqlalchemy import DateTime, Row, Select, and_, cast, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -320,6 +320,7 @@ class ReleaseStore:
                 select(*same, RunRow.id.label("run"), *cell, order.label("place"))
                 .join(CellRow, CellRow.run_id == RunRow.id)
                 .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+                .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
                 .where(RunRow.created_at >= since, CellRow.state == CellState.DONE)
                 .where(whole_runs(session))
                 .subquery()
@@ -332,7 +333,8 @@ class ReleaseStore:
             )
             found = [_day_outcome(row) for row in session.execute(query)]
         found = _without_repeated(
-            found, lambda one: ((one.product, one.cell, one.day, one.matrix), one.jobs)
+            (one for one in found if one.day >= since.date()),
+            lambda one: ((one.product, one.cell, one.day, one.matrix), one.jobs),
         )
         worst_of: dict[tuple[str, str, date], DayOutcome] = {}
         for one in found:
@@ -344,7 +346,7 @@ class ReleaseStore:
         return [one for one in found if (one.product, one.cell) in shown]
 
     def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
-        """Return counts by cell, suite and UTC day, of runs launched since."""
+        """Return counts by cell, suite and UTC day since, in order."""
         with self._sessions.read() as session:
             day = _day(session).label("day")
             sums = [func.sum(getattr(JobRollupRow, name)) for name in _COUNTS]
@@ -352,20 +354,22 @@ class ReleaseStore:
                 select(CellRow.name, JobRollupRow.job, day, func.count(), *sums)
                 .join(CellRow, CellRow.pk == JobRollupRow.cell)
                 .join(RunRow, RunRow.id == CellRow.run_id)
+                .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
                 .where(*_of(product, matrix), RunRow.created_at >= since, whole_runs(session))
                 .group_by(CellRow.name, JobRollupRow.job, day)
                 .order_by(CellRow.name, JobRollupRow.job, day)
             )
-            return [
+            found = [
                 DayRate(
                     cell=name,
                     job=job,
-                    day=at if isinstance(at, date) else date.fromisoformat(at),
+                    day=_read_day(at),
                     runs=runs,
                     counts=Counts(*map(int, counted)),
                 )
                 for name, job, at, runs, *counted in session.execute(query)
             ]
+        return [one for one in found if one.day >= since.date()]
 
 
 def _of(product: str, matrix: str) -> Iterator[ColumnElement[bool]]:
@@ -380,9 +384,16 @@ def _is_of(versions: Sequence[Version]) -> ColumnElement[bool]:
 
 
 def _day(session: Session) -> ColumnElement[date | str]:
-    """Select the UTC day of the run's launch; text in SQLite."""
-    at = RunRow.created_at
-    return func.date(func.timezone("UTC", at)) if is_postgres(session) else func.date(at)
+    """Select the UTC day of the run's launch, or the stated one of `IngestRow`; text in SQLite."""
+    stated = json_text(session, IngestRow.document, "dated_at")
+    if is_postgres(session):
+        at = func.coalesce(cast(stated, DateTime(timezone=True)), RunRow.created_at)
+        return func.date(func.timezone("UTC", at))
+    return func.coalesce(func.date(stated), func.date(RunRow.created_at))
+
+
+def _read_day(day: date | str) -> date:
+    return day if isinstance(day, date) else date.fromisoformat(day)
 
 
 def _read_jobs(listed: str | None) -> frozenset[str]:
@@ -504,7 +515,7 @@ def _day_outcome(row: Row[*tuple[Any, ...]]) -> DayOutcome:
     return DayOutcome(
         row.product,
         row.name,
-        row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
+        _read_day(row.day),
         row.run,
         str(row.outcome),
         row.matrix_name,

@@ -122,6 +122,16 @@ def by_case(
     return weigh(scores, v)
 
 
+def layer_by_case(layer: att.MultiHeadAttention, x: Tensor, case: Case) -> Tensor:
+    """The layer in float64, from its weights: three projections, attention by `case`, one more."""
+    kept = layer.num_heads * layer.head_dim, layer.num_kv_heads * layer.head_dim
+    projected = double(x) @ double(layer.qkv.weight).T + double(layer.qkv.bias)
+    parts = projected.split([kept[0], kept[1], kept[1]], dim=-1)
+    heads = (part.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2) for part in parts)
+    mixed = by_case(*heads, case).transpose(1, 2).flatten(2)
+    return mixed @ double(layer.out.weight).T + double(layer.out.bias)
+
+
 def by_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """[B, H, Q, Dv] float64 for a bool mask that broadcasts to the scores; for large shapes."""
     scores = scaled_scores(q, k)

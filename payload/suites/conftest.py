@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
+from suites.gpt2_reference import lively
 from torchbridge import numbers
 from torchbridge.device import describe, pick_device
+from torchbridge.llm import GPT2
 from torchbridge.moe import MoEConfig
 
 pytest.register_assert_rewrite("suites.numerics", "suites.vendor_rules")
@@ -44,6 +47,21 @@ def in_float8(monkeypatch) -> None:
 def device() -> torch.device:
     """Where the tests run."""
     return pick_device()
+
+
+@pytest.fixture
+def model(device) -> GPT2:
+    """A small GPT-2 whose tokens depend on all that came before."""
+    return lively().to(device)
+
+
+@pytest.fixture
+def evidence(tmp_path, monkeypatch) -> Callable[[], list[dict]]:
+    """The evidence so far, line by line."""
+    path = tmp_path / "events.jsonl"
+    path.touch()
+    monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
+    return lambda: [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.fixture

@@ -145,6 +145,18 @@ def assert_forward(layer: fp8.NativeFP8Linear, x: Tensor) -> None:
     assert rms_error(out, exact(x, layer)) <= PRODUCT[fmt]
 
 
+def assert_gradients(layer: fp8.NativeFP8Linear, x: Tensor, gradient: Tensor) -> None:
+    """Of x and weight they are products of the rounded numbers, of the bias a plain sum."""
+    layer(x).backward(gradient)
+    formats = layer.forward_format, layer.backward_format
+    near, back = (native_dtype(fmt, x.device) for fmt in formats)
+    by_x, by_weight = backward(gradient, x, layer.weight, (near, back), layer.granularity)
+    assert_kernel(x.grad, by_x)
+    assert_kernel(layer.weight.grad, by_weight)
+    if layer.bias is not None:
+        assert_close(layer.bias.grad, gradient.sum(dim=0), 1e-5)
+
+
 def kernel_works(device: torch.device, single: bool = True) -> bool:
     """Does torch's kernel multiply e4m3 matrices here? Asked directly, the library left aside."""
     kernel = getattr(torch, "_scaled_mm", None)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from suites import vendor_rules as rules
-from suites.backend_models import in_float64, mlp
+from suites.backend_models import mlp
 from suites.numerics import assert_close, needs_vendor
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends.amd import (
@@ -19,7 +19,13 @@ from torchbridge.backends.amd import (
     ROCmCompiler,
 )
 from torchbridge.backends.optimise import LEVELS
-from torchbridge.config import AMDArchitecture, AMDConfig, PrecisionFormat
+from torchbridge.config import (
+    AMDArchitecture,
+    AMDConfig,
+    Config,
+    HardwareBackend,
+    PrecisionFormat,
+)
 from torchbridge.config.vendors import detect_amd_architecture
 from torchbridge.hardware import Hardware, probe
 from torchbridge.lru import LRUCache
@@ -61,6 +67,7 @@ class TestAMDConfig:
     def test_cdna2_architecture(self):
         found = AMDConfig().on(CDNA2)
         assert (found.architecture, found.matrix_cores) == (AMDArchitecture.CDNA2, True)
+        assert Config().hardware.chosen(CDNA2) is HardwareBackend.AMD
         assert detect_amd_architecture(Hardware.amd("gfx90a:sramecc+:xnack-")) is found.architecture
 
     def test_cdna3_architecture(self):
@@ -288,12 +295,10 @@ class TestHIPUtilities:
 class TestAMDBackendIntegration:
     @needs_rocm
     def test_full_pipeline(self, device):
-        backend, model = AMDBackend(), mlp()
-        x = torch.randn(16, 128, device=device)
-        expected = in_float64(model, x)
-        prepared = backend.prepare_model(model, level="aggressive", sample_inputs=(x,))
+        backend, x = AMDBackend(), torch.randn(16, 128, device=device)
+        given = {"level": "aggressive", "sample_inputs": (x,), "limit": 2e-2}
+        prepared = rules.keeps_the_numbers(backend.prepare_model, mlp(), x, **given)
         assert "compile" in prepared.applied
-        assert_close(prepared.model(x), expected, 2e-2)
         backend.cleanup()
 
     def test_config_integration(self, device):
@@ -311,13 +316,7 @@ class TestLRUCache:
             LRUCache(0)
 
     def test_lru_cache_eviction(self):
-        cache = LRUCache(2)
-        for key in "ab":
-            cache.put(key, key)
-        cache.get("a")
-        cache.put("c", "c")
-        assert [key in cache for key in "abc"] == [True, False, True]
-        assert cache.stats.evictions == 1
+        rules.the_least_recently_used_goes(used="a")
 
     def test_lru_cache_update(self):
         cache = LRUCache(2)

@@ -176,18 +176,11 @@ class TestLayouts:
             ["auto", "explicit", "flex_eager", "sdpa_math"], [1, 2], ["full", "causal", "alibi"]
         ),
     )
-    def test_shared_heads_of_keys(self, device, name, groups, path):
+    def test_shared_heads_of_keys_and_a_scale(self, device, name, groups, path):
         runs_here(device, path)
         q, k, v = inputs(device, groups=groups)
-        output, _ = attend(q, k, v, pattern=CASES[name].pattern, path=path)
-        assert_close(output, by_case(q, k, v, CASES[name]))
-
-    @pytest.mark.parametrize("path", ["auto", "explicit", "flex_eager", "sdpa_math"])
-    def test_the_scale_that_was_given(self, device, path):
-        runs_here(device, path)
-        q, k, v = inputs(device)
-        output, _ = attend(q, k, v, pattern=att.Causal(), scale=0.7, path=path)
-        assert_close(output, by_case(q, k, v, CASES["causal"], scale=0.7))
+        output, _ = attend(q, k, v, pattern=CASES[name].pattern, scale=0.7, path=path)
+        assert_close(output, by_case(q, k, v, CASES[name], scale=0.7))
 
     def test_values_of_another_width(self, device):
         q, k, _ = inputs(device)
@@ -215,11 +208,7 @@ class TestLayersAndTheirCache:
     def test_layer_against_double(self, device):
         layer = att.MultiHeadAttention(32, 4, num_kv_heads=2, pattern=att.Causal()).to(device)
         x = torch.randn(2, 11, 32, device=device)
-        q, k, v = (double(x) @ double(w).T + double(b) for w, b in _thirds(layer))
-        heads = (t.unflatten(-1, (-1, 8)).transpose(1, 2) for t in (q, k, v))
-        mixed = by_case(*heads, CASES["causal"]).transpose(1, 2).flatten(2)
-        expected = mixed @ double(layer.out.weight).T + double(layer.out.bias)
-        assert_close(layer(x), expected)
+        assert_close(layer(x), ref.layer_by_case(layer, x, CASES["causal"]))
 
     @pytest.mark.parametrize("chunks", [(1,) * 12, (5, 1, 6), (11, 1)])
     @pytest.mark.parametrize("name", ["causal", "causal_sliding_window", "alibi+causal"])
@@ -239,29 +228,12 @@ class TestLayersAndTheirCache:
         layer = att.MultiHeadAttention(32, 4)
         with pytest.raises(ValueError, match="not for both"):
             layer(torch.randn(2, 9, 32), return_weights=True, use_cache=True)
+        named = att.FlashAttention3(32, 4, path="sdpa")
+        with pytest.raises(att.PathRefused, match="no weights to return"):
+            named(torch.randn(2, 9, 32), return_weights=True)
         for wrong in ((33, 4, None), (32, 4, 3)):
             with pytest.raises(ValueError, match="is not divisible by"):
                 att.MultiHeadAttention(*wrong[:2], num_kv_heads=wrong[2])
-
-    def test_weights_are_those_of_the_output(self, device):
-        layer = att.FlashAttention3(32, 4, causal=True).to(device).eval()
-        x = torch.randn(2, 9, 32, device=device)
-        output, weights = layer(x, return_weights=True)
-        assert layer.path_taken == "explicit[scores]"
-        assert weights.shape == (2, 4, 9, 9)
-        assert weights.triu(1).abs().max() == 0
-        assert_close(weights.sum(dim=-1), torch.ones(2, 4, 9))
-        assert_close(output, layer(x))
-        named = att.FlashAttention3(32, 4, path="sdpa")
-        with pytest.raises(att.PathRefused, match="no weights to return"):
-            named(x.cpu(), return_weights=True)
-
-
-def _thirds(layer: att.MultiHeadAttention) -> list:
-    """Weight and bias of the projections to q, k and v."""
-    sizes = [n * layer.head_dim for n in (layer.num_heads, *[layer.num_kv_heads] * 2)]
-    weights, biases = layer.qkv.weight.split(sizes), layer.qkv.bias.split(sizes)
-    return list(zip(weights, biases, strict=True))
 
 
 def bytes_made(function, args, made) -> int:

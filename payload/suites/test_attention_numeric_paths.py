@@ -45,16 +45,6 @@ class TestGradients:
         for one, two in zip(*gradients, strict=True):
             assert_close(one, two, 5e-3)  # its matrix products may be tf32
 
-    def test_training_on_the_cpu_is_not_flex(self):
-        q, k, v = (x.requires_grad_() for x in inputs(torch.device("cpu")))
-        for path in ("flex", "flex_eager"):
-            with pytest.raises(att.PathRefused, match="no CPU backward"):
-                attend(q, k, v, pattern=att.SlidingWindow(4), path=path)
-        with torch.no_grad():
-            output, taken = attend(q, k, v, pattern=att.SlidingWindow(4), path="flex_eager")
-        assert (taken.name, taken.form) == ("flex_eager", "block mask")
-        assert_close(output, by_case(q, k, v, CASES["sliding_window"]))
-
 
 class TestChoice:
     def test_forms(self, device):
@@ -113,24 +103,11 @@ class TestChoice:
         assert flex.why_not_on(torch.device("meta")) == "FlexAttention has no kernel for meta"
         assert flex.why_not_on(torch.device("cpu"), compiled=False) is None
 
-    @pytest.mark.parametrize(
-        ("shapes", "message"),
-        [
-            (((2, 3, 4),) * 3, "must be .batch, heads, positions, width"),
-            (((2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 7, 8)), "do not fit each other"),
-            (((2, 4, 5, 8), (1, 4, 5, 8), (1, 4, 5, 8)), "do not fit each other"),
-            (((2, 4, 5, 8), (2, 4, 5, 9), (2, 4, 5, 8)), "do not fit each other"),
-            (((2, 4, 5, 8), (2, 3, 5, 8), (2, 3, 5, 8)), "multiple of key heads"),
-        ],
-    )
-    def test_shapes_that_do_not_fit(self, shapes, message):
-        with pytest.raises(ValueError, match=message):
-            attend(*(torch.zeros(shape) for shape in shapes))
-
     def test_arguments_that_do_not_fit(self):
         q = torch.zeros(2, 4, 6, 8)
-        with pytest.raises(ValueError, match="of one dtype"):
-            attend(q, q.double(), q)
+        for k, v in ((q[:1], q[:1]), (q[..., :7], q)):
+            with pytest.raises(ValueError, match="do not fit each other"):
+                attend(q, k, v)
         with pytest.raises(ValueError, match=r"padding is \[batch, 1, 1, keys\]"):
             attend(q, q, q, mask=torch.ones(2, 6, dtype=torch.bool))
         with pytest.raises(ValueError, match=r"bool \(True: seen\) or a float"):
@@ -166,10 +143,6 @@ class TestBackends:
             output, taken = attend(q, k, v, path=f"sdpa_{backend}")
             assert taken.backend == backend
             assert_close(output, ref.by_mask(q, k, v))
-
-    def test_the_choice_is_reported(self):
-        q, k, v = inputs(torch.device("cpu"))
-        assert attend(q, k, v)[1].backend == "flash"
         assert attend(q, k, v, dropout=0.5)[1].backend == "math"
         assert str(attend(q, k, v)[1]) == "sdpa[no mask, flash]"
 

@@ -295,11 +295,9 @@ class TestOutcome:
         assert an_outcome([0.99, 1.01] * 10).agrees()
         assert not an_outcome([0.98, 0.99] * 10).agrees()
 
-    def test_evidence(self, tmp_path, monkeypatch):
-        path = tmp_path / "events"
-        monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
+    def test_evidence(self, evidence):
         an_outcome([0.8] * 12, threshold=0.9, params={"dtype": "float32"}).emit()
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = evidence()
         checks = {one["check"]: one["outcome"] for one in lines if "check" in one}
         assert checks == {"d/equal": "passed", "d/threshold": "failed"}
         metrics = {one["metric"]: one for one in lines if "metric" in one}
@@ -311,12 +309,10 @@ class TestOutcome:
         assert metrics["d/ratio"]["params"] == expected | {"cache": "warm", "clock": "c"}
 
     @pytest.mark.parametrize("error", [math.inf, math.nan])
-    def test_it_is_json_whatever_happened(self, tmp_path, monkeypatch, error):
-        path = tmp_path / "events"
-        monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
+    def test_it_is_json_whatever_happened(self, evidence, error):
         outcome = Outcome(a_benchmark(an_arm(), an_arm()), Equality(False, error))
         outcome.emit()
-        assert json.loads(path.read_text())["outcome"] == "failed"
+        assert [one["outcome"] for one in evidence()] == ["failed"]
         assert json.loads(json.dumps(outcome.to_dict(), allow_nan=False))["ok"] is False
 
     def test_every_sample_is_kept_with_its_readings(self):

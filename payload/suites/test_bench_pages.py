@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -50,15 +48,13 @@ class TestFloors:
         )
         assert verdict in capsys.readouterr().out.lower()
 
-    def test_what_is_not_here_is_a_skip_with_its_reason(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
-
+    def test_what_is_not_here_is_a_skip_with_its_reason(self, capsys, evidence):
         def make() -> Benchmark:
             raise cpu_comparisons.NotHereError("transformers is not installed")
 
         assert thresholds.judge(thresholds.Row(**ROW | {"make": make})) == "skipped"
         assert "transformers is not installed" in capsys.readouterr().out
-        assert json.loads((tmp_path / "events").read_text())["outcome"] == "skipped"
+        assert [one["outcome"] for one in evidence()] == ["skipped"]
 
     def test_what_breaks_misses_its_floor_and_costs_no_other(self, capsys):
         row = thresholds.Row(**ROW | {"make": lambda: 1 / 0})

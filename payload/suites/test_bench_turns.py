@@ -19,13 +19,6 @@ PAYLOAD = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def events(tmp_path, monkeypatch):
-    """Where evidence goes."""
-    monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
-    return tmp_path / "events"
-
-
-@pytest.fixture
 def told(tmp_path, monkeypatch):
     """A pipe that turns are read from, and how to write into it."""
     pipe = tmp_path / "turns"
@@ -43,29 +36,25 @@ def told(tmp_path, monkeypatch):
         assert not speaker.is_alive()
 
 
-def said(events: Path) -> list[dict]:
-    return [json.loads(line) for line in events.read_text().splitlines()]
-
-
-def test_alone_there_is_one_turn(events, monkeypatch):
+def test_alone_there_is_one_turn(evidence, monkeypatch):
     monkeypatch.delenv("SEATRIAL_TURNS", raising=False)
     assert list(turns()) == [0]
-    assert not events.exists()
+    assert evidence() == []
 
 
 @pytest.mark.parametrize("last", ["end\n9\n", ""])
-def test_turns_are_taken_until_the_end(events, told, last):
+def test_turns_are_taken_until_the_end(evidence, told, last):
     told(f"0\n3\n4\n{last}")
     assert list(turns()) == [0, 1, 2]
-    assert said(events) == [{"turn": "ready"}, {"turn": 0}, {"turn": 3}, {"turn": 4}]
+    assert evidence() == [{"turn": "ready"}, {"turn": 0}, {"turn": 3}, {"turn": 4}]
 
 
-def test_each_turn_has_its_samples_before_it_is_over(events, told):
+def test_each_turn_has_its_samples_before_it_is_over(evidence, told):
     calls = []
     told("0\n1\nend\n")
-    arm = Arm("work", lambda: calls.append(events.exists()), setup=dict)  # one call a sample
+    arm = Arm("work", lambda: calls.append(bool(evidence())), setup=dict)  # one call a sample
     taken = take_turns({"loop": arm}, CPU, samples=4, budget_s=0.01, dtype="float32")["loop"]
-    lines = said(events)
+    lines = evidence()
     assert [next(iter(line)) for line in lines] == ["turn", "metric", "turn", "metric", "turn"]
     metrics = [line for line in lines if "metric" in line]
     assert [one["samples"] for one in metrics] == [taken[:4], taken[4:]]
@@ -93,7 +82,7 @@ def test_the_resident_benchmark_takes_turns(tmp_path):
         assert child.wait(timeout=120) == 0
     finally:
         child.kill()
-    lines = said(events)
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
     assert [one["turn"] for one in lines if "turn" in one] == ["ready", 0, 5]
     metrics = {one["metric"] for one in lines if "metric" in one}
     assert metrics == {"resident/product/latency", "resident/perceptron/latency"}

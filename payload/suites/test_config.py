@@ -12,7 +12,6 @@ from torchbridge import config as package
 from torchbridge.config import (
     AMDConfig,
     Config,
-    HardwareBackend,
     HardwareConfig,
     IntelConfig,
     KernelConfig,
@@ -22,7 +21,6 @@ from torchbridge.config import (
     PrecisionConfig,
     TPUConfig,
 )
-from torchbridge.hardware import Hardware
 
 GROUPS = [
     AMDConfig,
@@ -113,12 +111,6 @@ class TestConfig:
         memory = MemoryConfig(safety_margin=3.0)
         assert Config().update(memory=memory).memory is memory
 
-    def test_inner_mistakes_are_named(self):
-        with pytest.raises(ValueError, match="MemoryConfig has no setting 'safety'; nearest: 'saf"):
-            Config().update(memory={"safety": 2.0})
-        with pytest.raises(ValueError, match=r"Config.memory must be MemoryConfig, got 3"):
-            Config().update(memory=3)
-
     def test_partial_dictionaries_take_defaults(self):
         assert Config.from_dict({}) == Config()
         config = Config.from_dict({"precision": {"allow_tf32": True}})
@@ -135,20 +127,6 @@ class TestConfig:
 
     def test_device_is_this_machines(self, device):
         assert Config().device.type == device.type
-
-    @pytest.mark.parametrize(
-        ("hardware", "backend"),
-        [
-            (Hardware.nvidia((8, 6)), HardwareBackend.CUDA),
-            (Hardware.amd("gfx90a"), HardwareBackend.AMD),
-            (Hardware.tpu("v4-8"), HardwareBackend.TPU),
-            (Hardware("intel", "Max 1550", "xe"), HardwareBackend.INTEL),
-            (Hardware.cpu(), HardwareBackend.CPU),
-        ],
-        ids=lambda v: getattr(v, "vendor", ""),
-    )
-    def test_backend_of_a_vendor(self, hardware, backend):
-        assert HardwareConfig().chosen(hardware) is backend
 
 
 class TestPresets:

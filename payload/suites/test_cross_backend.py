@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -17,12 +16,9 @@ from use_cases.cross_backend import Block, Difference
 
 
 @pytest.fixture
-def events(tmp_path, monkeypatch):
+def events(evidence):
     """The evidence so far, by the names of the checks."""
-    path = tmp_path / "events.jsonl"
-    path.touch()
-    monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
-    return lambda: {one["check"]: one for one in map(json.loads, path.read_text().splitlines())}
+    return lambda: {one["check"]: one for one in evidence()}
 
 
 def explicit(block: Block, x: torch.Tensor) -> torch.Tensor:

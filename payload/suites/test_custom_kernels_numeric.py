@@ -113,17 +113,6 @@ class TestPaths:
         with pytest.raises(KernelRefused, match="has no backward"):
             layer(torch.randn(2, 4, device=device))
 
-    def test_path_is_of_the_last_call(self, device):
-        layer = FusedLinearGELU(4, 4).to(device)
-        x = torch.randn(2, 4, device=device)
-        assert layer.path_taken == ""
-        with torch.no_grad():
-            layer(x)
-        inferred = "epilogue" if epilogue_gelu(device.type) == "none" else "composed"
-        assert layer.path_taken == inferred
-        layer(x)
-        assert layer.path_taken == "composed"
-
     def test_inputs_are_checked(self, device):
         x, weight = torch.randn(2, 4, device=device), torch.randn(3, 4, device=device)
         with pytest.raises(ValueError, match="got 'sigmoid'"):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from suites.export_models import TwoInputs, mlp
+from suites.export_models import mlp
 from torchbridge import export
 from torchbridge.export import (
     ExportMismatch,
@@ -254,12 +254,6 @@ class TestModel:
 
         with pytest.raises(TypeError, match="Silent gives no tensors"):
             answers(Silent(), [(torch.ones(1),)])
-
-    def test_order_of_a_dictionary(self):
-        x, y, mask = torch.randn(2, 6), torch.randn(2, 6), torch.tensor([True, False])
-        told = answers(TwoInputs(), [(x, y, mask)])[0]
-        assert [tuple(leaf.shape) for leaf in told] == [(2, 3), (2, 6)]
-        assert torch.equal(told[1], torch.stack([x[0] * y[0], torch.zeros(6)]))
 
 
 class TestPublish:

@@ -15,6 +15,13 @@ from torchbridge import attention as att
 from torchbridge.attention import FlashAttentionV3, attend, create_flash_attention_v3
 
 
+def assert_attends(module: FlashAttentionV3, *qkv: torch.Tensor) -> None:
+    """The output is that of a mask in float64."""
+    size = qkv[0].shape[2], qkv[1].shape[2]
+    mask = lower_triangle(*size) if module.causal else None
+    assert_close(module(*qkv), by_mask(*qkv, mask))
+
+
 class TestFlashAttentionV3Module:
     def test_module_initialization(self):
         module = FlashAttentionV3(causal=True, dropout=0.1)
@@ -47,15 +54,12 @@ class TestFlashAttentionV3Module:
 class TestFlashAttentionV3Correctness:
     @pytest.mark.parametrize("head_dim", [64, 128])
     def test_correctness_optimized_head_dims(self, device, head_dim):
-        q, k, v = inputs(device, 128, heads=8, width=head_dim)
-        assert_close(FlashAttentionV3()(q, k, v), by_mask(q, k, v))
+        assert_attends(FlashAttentionV3(), *inputs(device, 128, heads=8, width=head_dim))
 
     @pytest.mark.parametrize("seq_len", [32, 64, 128, 256, 512])
     def test_correctness_various_sequence_lengths(self, device, seq_len):
-        q, k, v = inputs(device, seq_len, width=64)
-        assert_close(FlashAttentionV3()(q, k, v), by_mask(q, k, v))
-        expected = by_mask(q, k, v, lower_triangle(seq_len, seq_len))
-        assert_close(FlashAttentionV3(causal=True)(q, k, v), expected)
+        for causal in (False, True):
+            assert_attends(FlashAttentionV3(causal), *inputs(device, seq_len, width=64))
 
     def test_correctness_causal_masking(self, device):
         module = FlashAttentionV3(causal=True)
@@ -71,9 +75,7 @@ class TestFlashAttentionV3Correctness:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
     def test_correctness_different_dtypes(self, device, dtype):
-        q, k, v = inputs(device, 100, width=64, dtype=dtype)
-        expected = by_mask(q, k, v, lower_triangle(100, 100))
-        assert_close(FlashAttentionV3(causal=True)(q, k, v), expected)
+        assert_attends(FlashAttentionV3(causal=True), *inputs(device, 100, width=64, dtype=dtype))
 
     def test_output_shape(self, device):
         q, k, v = inputs(device, 7, 19, heads=6, groups=2, width=24)
@@ -92,9 +94,8 @@ class TestFlashAttentionV3Correctness:
 class TestFlashAttentionV3CUDA:
     @needs_cuda((8, 0))
     def test_cuda_kernel_availability(self, device):
-        q, k, v = inputs(device, 256, width=64, dtype=torch.float16)
         module = FlashAttentionV3(causal=True)
-        assert_close(module(q, k, v), by_mask(q, k, v, lower_triangle(256, 256)))
+        assert_attends(module, *inputs(device, 256, width=64, dtype=torch.float16))
         fused = ("sdpa[is_causal, flash]", "sdpa[is_causal, cudnn]")
         assert module.path_taken.startswith(fused)
 
@@ -109,9 +110,8 @@ class TestFlashAttentionV3CUDA:
     @needs_cuda((8, 0))
     @pytest.mark.parametrize("seq_len", [128, 512, 1024, 2048])
     def test_cuda_long_sequences(self, device, seq_len):
-        q, k, v = inputs(device, seq_len, width=64, dtype=torch.float16)
-        expected = by_mask(q, k, v, lower_triangle(seq_len, seq_len))
-        assert_close(FlashAttentionV3(causal=True)(q, k, v), expected)
+        qkv = inputs(device, seq_len, width=64, dtype=torch.float16)
+        assert_attends(FlashAttentionV3(causal=True), *qkv)
 
     @needs_cuda((8, 0))
     def test_cuda_causal_masking(self, device):
@@ -148,21 +148,14 @@ class TestFlashAttentionV3EdgeCases:
             FlashAttentionV3()(q, k.double(), v.double())
 
     def test_batch_size_one(self, device):
-        q, k, v = inputs(device, 50, batch=1)
-        assert_close(
-            FlashAttentionV3(causal=True)(q, k, v), by_mask(q, k, v, lower_triangle(50, 50))
-        )
+        assert_attends(FlashAttentionV3(causal=True), *inputs(device, 50, batch=1))
 
     def test_single_head(self, device):
-        q, k, v = inputs(device, 50, heads=1)
-        assert_close(
-            FlashAttentionV3(causal=True)(q, k, v), by_mask(q, k, v, lower_triangle(50, 50))
-        )
+        assert_attends(FlashAttentionV3(causal=True), *inputs(device, 50, heads=1))
 
     def test_very_small_sequence(self, device):
         for length in (1, 2, 3):
-            q, k, v = inputs(device, length)
-            assert_close(FlashAttentionV3()(q, k, v), by_mask(q, k, v))
+            assert_attends(FlashAttentionV3(), *inputs(device, length))
         one = inputs(device, 1)
         assert torch.equal(FlashAttentionV3(causal=True)(*one), one[2])
 

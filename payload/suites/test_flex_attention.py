@@ -8,8 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from suites.attention_reference import CASES, Case, by_case, by_mask, inputs, lower_triangle
-from suites.numerics import assert_close, double, relative_error
+from suites.attention_reference import (
+    CASES,
+    Case,
+    by_case,
+    by_mask,
+    inputs,
+    layer_by_case,
+    lower_triangle,
+)
+from suites.numerics import assert_close, relative_error
 from torchbridge import attention as att
 from torchbridge.attention import flex
 from torchbridge.attention.sdpa import modified, visible
@@ -25,19 +33,11 @@ def x(device) -> torch.Tensor:
     return torch.randn(BATCH, LENGTH, EMBED, device=device)
 
 
-def expected_of(layer: att.MultiHeadAttention, x: torch.Tensor, case: Case) -> torch.Tensor:
-    """The layer in float64, from its weights: three projections, attention by `case`, one more."""
-    projected = double(x) @ double(layer.qkv.weight).T + double(layer.qkv.bias)
-    heads = projected.unflatten(-1, (3, HEADS, EMBED // HEADS)).permute(2, 0, 3, 1, 4)
-    mixed = by_case(*heads, case).transpose(1, 2).flatten(2)
-    return mixed @ double(layer.out.weight).T + double(layer.out.bias)
-
-
 def assert_layer(layer: att.MultiHeadAttention, x: torch.Tensor, case: Case) -> None:
     """In eval, without a gradient: the layer's output is the reference's."""
     layer = layer.to(x.device).eval()
     with torch.no_grad():
-        assert_close(layer(x), expected_of(layer, x, case))
+        assert_close(layer(x), layer_by_case(layer, x, case))
 
 
 class TestFlexAttentionAvailability:
@@ -342,7 +342,8 @@ class TestFlexAttentionIntegration:
             output, past = layer(x[:, position : position + 1], past=past, use_cache=True)
             steps.append(output)
         assert past[0].shape == (BATCH, HEADS, LENGTH, EMBED // HEADS)
-        assert_close(torch.cat(steps, dim=1), expected_of(layer, x, CASES["causal_sliding_window"]))
+        expected = layer_by_case(layer, x, CASES["causal_sliding_window"])
+        assert_close(torch.cat(steps, dim=1), expected)
 
 
 class TestFlexAttentionBenchmark:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -245,15 +243,14 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cuda"), L4) is None
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
 
-    def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
+    def test_the_benchmark_is_refused(self, monkeypatch, capsys, evidence):
         """As a job, and as a benchmark of `benchmarks.gpu`; nothing is put on the device before."""
         for name, value in (("probe", A10G), ("describe", "an A10G")):
             monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
         monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))
-        monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
         assert benchmark.main([]) == 1
         assert "refused on an A10G: no FP8 units on sm_86" in capsys.readouterr().out
-        event = json.loads((tmp_path / "events").read_text())
+        (event,) = evidence()
         assert (event["check"], event["outcome"]) == ("fp8/units", "failed")
         assert event["reason"].startswith("no FP8 units on sm_86")
         with pytest.raises(KernelRefused, match="no FP8 units on sm_86"):

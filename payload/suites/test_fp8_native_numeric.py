@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -185,13 +184,7 @@ class TestGradients:
         m, k, n = shape
         layer = NativeFP8Linear(k, n, granularity=granularity, device=device)
         x = torch.randn(m, k, device=device, requires_grad=True)
-        gradient = torch.randn(m, n, device=device)
-        layer(x).backward(gradient)
-        dtypes = native_dtype(E4M3, device), native_dtype(E5M2, device)
-        by_x, by_weight = ref.backward(gradient, x, layer.weight, dtypes, granularity)
-        ref.assert_kernel(x.grad, by_x)
-        ref.assert_kernel(layer.weight.grad, by_weight)
-        assert_close(layer.bias.grad, gradient.sum(dim=0), 1e-5)
+        ref.assert_gradients(layer, x, torch.randn(m, n, device=device))
 
     def test_only_what_is_asked_for(self, device):
         layer = NativeFP8Linear(32, 16, device=device)
@@ -224,20 +217,6 @@ class TestLayer:
         assert out.dtype == torch.bfloat16
         expected = layer(x)
         assert_close(out, expected, 8e-3)
-
-    def test_paths_agree(self, device):
-        layer = NativeFP8Linear(96, 48, device=device)
-        slow = copy.deepcopy(layer)
-        slow.path = "dequantised"
-        x = torch.randn(20, 96, device=device)
-        ref.assert_kernel(layer(x), slow(x).detach().cpu().double())
-        assert {name: one.name for name, one in slow.paths.items()} == {
-            "forward": "dequantised",
-            "grad_input": "dequantised",
-            "grad_weight": "dequantised",
-        }
-        with pytest.raises(ValueError, match="fastest"):
-            NativeFP8Linear(8, 8, path="fastest", device=device)(x[:, :8])
 
     def test_strides(self, device):
         layer = NativeFP8Linear(64, 32, device=device)

@@ -175,8 +175,7 @@ class TestWeightsAreRefused:
 
 
 class TestGenerate:
-    def test_prompt_stays_and_length_is_exact(self, device):
-        model = lively().to(device)
+    def test_prompt_stays_and_length_is_exact(self, device, model):
         ids = prompts(3, 4, device)
         tokens = generate(model, ids, 9)
         assert tokens.shape == (3, 13)
@@ -184,15 +183,13 @@ class TestGenerate:
         assert torch.equal(generate(model, ids, 0), ids)
         assert torch.equal(generate(model, ids, 4), tokens[:, :8])  # a shorter run is a prefix
 
-    def test_fills_all_positions(self, device):
-        model = lively().to(device)
+    def test_fills_all_positions(self, device, model):
         ids = prompts(1, 60, device)
         assert torch.equal(generate(model, ids, 5).cpu(), ref.greedy(model, ids, 5))  # 64 are fed
         with pytest.raises(ValueError, match=r"capacity must be in 1\.\.64.*got 65"):
             generate(model, ids, 6)
 
-    def test_prefill_is_the_last_position(self, device):
-        model = lively().to(device)
+    def test_prefill_is_the_last_position(self, device, model):
         ids = prompts(2, 13, device)
         logits = prefill(model, ids, KVCache.for_model(model, 2, 13))
         assert_close(logits, ref.logits(model, ids)[:, -1:])
@@ -206,8 +203,7 @@ class TestGenerate:
         with pytest.raises(ValueError, match="needs a prompt"):
             generate(lively().to(device), prompts(1, 0, device), 2)
 
-    def test_attention_path_is_what_ran(self, device):
-        model = lively().to(device)
+    def test_attention_path_is_what_ran(self, device, model):
         path = attention_path(model, prompts(1, 8, device))
         assert path.startswith("prefill ")
         if device.type == "cpu":
@@ -215,8 +211,7 @@ class TestGenerate:
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             assert attention_path(model, prompts(1, 8, device)) == "prefill math; decode math"
 
-    def test_seeded_sampling_repeats(self, device):
-        model = lively().to(device)
+    def test_seeded_sampling_repeats(self, device, model):
         ids = prompts(2, 5, device)
 
         def draw(seed: int) -> torch.Tensor:

@@ -114,8 +114,7 @@ class TestDropout:
         assert relative_error(model.train()(ids), model(ids)) > 0.05
 
     @pytest.mark.parametrize("site", ["dropout", "blocks.1.dropout", "blocks.1.attention"])
-    def test_at_every_site(self, device, site):
-        model = lively().to(device)
+    def test_at_every_site(self, device, model, site):
         module = model.get_submodule(site)
         if site.endswith("attention"):
             module.dropout = 0.5
@@ -250,8 +249,7 @@ class TestAgreement:
             teacher_forced(saying([[0, 1, 2]] * 3), saying([[0, 1]] * 3), IDS)
 
     @torch.no_grad()
-    def test_stepwise_is_what_the_decode_computes(self, device):
-        model = lively().to(device)
+    def test_stepwise_is_what_the_decode_computes(self, device, model):
         ids = prompts(2, 30, device)
         assert_close(stepwise(model)(ids), model(ids))
         cache = KVCache.for_model(model, 2, 30)

@@ -41,8 +41,7 @@ class TestCache:
     @torch.no_grad()
     @pytest.mark.parametrize("batch", [1, 3])
     @pytest.mark.parametrize("prompt", [1, 2, 3, 7, 16, 31, 44])
-    def test_tokens_are_those_without_a_cache(self, device, batch, prompt):
-        model = lively().to(device)
+    def test_tokens_are_those_without_a_cache(self, device, model, batch, prompt):
         ids = prompts(batch, prompt, device)
         tokens = generate(model, ids, 20)
         assert torch.equal(tokens, self.reference(model, ids, 20))
@@ -53,8 +52,7 @@ class TestCache:
     @pytest.mark.parametrize(
         "split", [(1, 11), (11, 1), (4, 4, 4), (1, 1, 10), (5, 6, 1), (1,) * 12]
     )
-    def test_any_split_gives_the_same_logits(self, device, split):
-        model = lively().to(device)
+    def test_any_split_gives_the_same_logits(self, device, model, split):
         ids = prompts(2, 12, device)
         cache = KVCache.for_model(model, 2, 12)
         parts = [model(part, cache) for part in ids.split(list(split), dim=1)]
@@ -62,8 +60,7 @@ class TestCache:
         assert_close(torch.cat(parts, dim=1), ref.logits(model, ids))
 
     @torch.no_grad()
-    def test_reuse_after_reset(self, device):
-        model = lively().to(device)
+    def test_reuse_after_reset(self, device, model):
         cache = KVCache.for_model(model, 2, 50)
         generate(model, prompts(2, 30, device), 20, cache=cache)
         assert cache.length == 49  # the last token is not fed back
@@ -76,9 +73,8 @@ class TestCache:
         assert [one.data_ptr() for one in cache.keys + cache.values] == held
 
     @torch.no_grad()
-    def test_reset_forgets_what_is_no_number_too(self, device):
+    def test_reset_forgets_what_is_no_number_too(self, device, model):
         """What is masked is multiplied by 0, which a NaN survives."""
-        model = lively().to(device)
         cache = KVCache.for_model(model, 1, 30)
         model(prompts(1, 20, device), cache)
         for one in cache.keys + cache.values:
@@ -90,8 +86,7 @@ class TestCache:
         assert_close(logits, ref.logits(model, ids)[:, -1:])
 
     @torch.no_grad()
-    def test_overflow_is_refused(self, device):
-        model = lively().to(device)
+    def test_overflow_is_refused(self, device, model):
         cache = KVCache.for_model(model, 1, 8)
         model(prompts(1, 6, device), cache)
         before = torch.stack(cache.keys)
@@ -103,8 +98,7 @@ class TestCache:
         with pytest.raises(ValueError, match="1 more do not fit"):
             model(prompts(1, 1, device), cache)
 
-    def test_wrong_sizes_are_refused(self, device):
-        model = lively().to(device)
+    def test_wrong_sizes_are_refused(self, device, model):
         with pytest.raises(ValueError, match="for 2 sequences, got 3"):
             model(prompts(3, 4, device), KVCache.for_model(model, 2, 8))
         with pytest.raises(ValueError, match=r"capacity must be in 1\.\.64"):

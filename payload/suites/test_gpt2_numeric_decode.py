@@ -96,8 +96,7 @@ class TestBuckets:
 class TestGraphs:
     @pytest.mark.parametrize("batch", [1, 3])
     @pytest.mark.parametrize("prompt", [1, 7, 30])
-    def test_tokens_are_those_of_eager(self, device, batch, prompt):
-        model = lively().to(device)
+    def test_tokens_are_those_of_eager(self, device, model, batch, prompt):
         decode, graphs = graphed(model, batch, 50)
         for _ in range(2):  # the second text finds what the first one left
             ids = prompts(batch, prompt, device)
@@ -116,8 +115,7 @@ class TestGraphs:
         assert decode.path_taken == "CUDA graphs (eager, 3 of them)"
 
     @torch.no_grad()
-    def test_a_call_gives_the_logits(self, device):
-        model = lively().to(device)
+    def test_a_call_gives_the_logits(self, device, model):
         decode, _ = graphed(model, 2, 30)
         ids = prompts(2, 12, device)
         model(ids[:, :10], decode.cache)
@@ -126,8 +124,7 @@ class TestGraphs:
             assert_close(logits, ref.logits(model, ids[:, :end])[:, -1:])
             assert decode.cache.length == end
 
-    def test_drawn_tokens_are_those_of_eager(self, device):
-        model = lively().to(device)
+    def test_drawn_tokens_are_those_of_eager(self, device, model):
         decode, graphs = graphed(model, 2, 40)
         ids, hot = prompts(2, 5, device), Sampling(temperature=1.5, top_k=30)
         texts = [
@@ -157,8 +154,7 @@ class TestGraphs:
         assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 15))
 
     @torch.no_grad()
-    def test_what_is_refused(self, device):
-        model = lively().to(device)
+    def test_what_is_refused(self, device, model):
         decode, graphs = graphed(model, 1, 8)
         model(prompts(1, 6, device), decode.cache)
         with pytest.raises(ValueError, match="3 more do not fit"):
@@ -245,8 +241,7 @@ class TestStop:
             generate(model, ids, 50, stop_token=unused)
         assert operators.seen.count(READ) == 4  # 1, 17, 33 and 49 of 50
 
-    def test_a_prompt_may_hold_it(self, device):
-        model = lively().to(device)
+    def test_a_prompt_may_hold_it(self, device, model):
         ids = prompts(2, 6, device)
         unused = next(t for t in range(97) if t not in generate(model, ids, 12)[:, 6:])
         ids = ids.clone()

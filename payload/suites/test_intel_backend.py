@@ -222,11 +222,10 @@ class TestIntelBackend:
             assert backend.prepare_model(None) is None
 
     def test_prepare_model_cpu_fallback(self, device):
-        model, x = mlp(), torch.randn(4, 128, device=device)
-        expected = in_float64(model, x)
-        prepared = IntelBackend(hardware=INTEGRATED, device=device).prepare_model(model, level="O2")
+        prepare = IntelBackend(hardware=INTEGRATED, device=device).prepare_model
+        x = torch.randn(4, 128, device=device)
+        prepared = rules.keeps_the_numbers(prepare, mlp(), x, level="O2")
         assert prepared.result("bfloat16").reason == "intel xpu has no native bf16"
-        assert_close(prepared.model(x), expected)
 
     def test_synchronize(self, backend, device):
         total = torch.ones(1000, device=device).sum()
@@ -313,19 +312,15 @@ class TestXPUOptimizations:
         assert dtypes == [BF16, BF16, torch.float32]
 
     def test_optimize_model_for_inference(self, backend, device):
-        model, x = mlp(), torch.randn(4, 128, device=device)
-        expected = in_float64(model, x)
-        prepared = intel.XPUOptimizations(backend).optimize_model_for_inference(model)
-        assert prepared.level == "aggressive"
-        assert_close(prepared.model(x), expected, 2e-2)
+        prepare = intel.XPUOptimizations(backend).optimize_model_for_inference
+        x = torch.randn(4, 128, device=device)
+        assert rules.keeps_the_numbers(prepare, mlp(), x, limit=2e-2).level == "aggressive"
 
 
 class TestIntelBackendIntegration:
-    def test_backend_model_workflow(self, backend, device):
-        model, x = mlp(), torch.randn(4, 128)
-        expected = in_float64(model, x)
-        prepared = backend.prepare_model(model)
-        assert_close(prepared.model(backend.to_device(x)), expected)
+    def test_backend_model_workflow(self, backend):
+        x = backend.to_device(torch.randn(4, 128))
+        rules.keeps_the_numbers(backend.prepare_model, mlp(), x)
 
     def test_config_to_backend_workflow(self, device):
         for level, wanted in (("O0", "conservative"), ("O1", "balanced"), ("O2", "aggressive")):
@@ -344,11 +339,9 @@ class TestIntelBackendWithXPU:
         assert IntelBackend().device == torch.device("xpu", 0)
 
     def test_model_to_xpu(self):
-        model, x = mlp(), torch.randn(4, 128)
-        expected = in_float64(model, x)
-        prepared = IntelBackend().prepare_model(model)
+        x = torch.randn(4, 128).to("xpu")
+        prepared = rules.keeps_the_numbers(IntelBackend().prepare_model, mlp(), x, limit=1e-3)
         assert {p.device.type for p in prepared.model.parameters()} == {"xpu"}
-        assert_close(prepared.model(x.to("xpu")), expected, 1e-3)
 
     def test_tensor_allocation(self):
         manager = IntelBackend().memory

@@ -39,13 +39,6 @@ class TestStats:
         assert kept.nbytes == 96 * MIB
         assert 0.95 * kept.nbytes <= grown <= 1.3 * kept.nbytes
 
-    def test_figures_agree_with_each_other(self, device):
-        kept = torch.ones(MIB, device=device)
-        now = memory.stats(device)
-        assert kept.nbytes <= now.allocated <= now.reserved <= now.total
-        assert now.allocated <= now.peak
-        assert 0 < now.free < now.total
-
     def test_peak_outlives_the_tensor(self, device):
         before = memory.stats(device)
         gone = torch.ones(64 * MIB // 4, device=device)
@@ -58,16 +51,6 @@ class TestStats:
 
 
 class TestSizes:
-    @pytest.mark.parametrize(
-        ("dtype", "size"),
-        [(torch.float64, 8), (torch.float32, 4), (torch.bfloat16, 2), (torch.float8_e5m2, 1)],
-    )
-    def test_bytes_of(self, dtype, size):
-        counts = {(3, 5, 7): 105, (): 1, (0, 1000): 0}
-        assert {shape: memory.bytes_of(shape, dtype) for shape in counts} == {
-            shape: count * size for shape, count in counts.items()
-        }
-
     def test_shared_storages_count_once(self):
         whole = torch.ones(1000)
         assert memory.storage_bytes([whole, whole[10:20], whole.view(10, 100)]) == 4000
@@ -123,15 +106,6 @@ class TestGuard:
 
 
 class TestTensorPool:
-    def test_the_very_tensor_comes_back(self, device):
-        pool = TensorPool(MIB)
-        tensor = torch.full((4, 5), 3.0, device=device)
-        pool.give(tensor)
-        again = pool.take((4, 5), torch.float32, device)
-        assert again.data_ptr() == tensor.data_ptr()
-        assert (again == 3).all()  # not zeroed
-        assert (pool.hits, pool.misses, pool.bytes, len(pool)) == (1, 0, 0, 0)
-
     def test_never_to_two_takers(self, device):
         pool = TensorPool(MIB)
         pool.give(torch.ones(8, device=device))
@@ -153,13 +127,6 @@ class TestTensorPool:
         pool.give(torch.ones(4, 5))
         taken = pool.take(shape, dtype, CPU)
         assert (taken.shape, taken.dtype, pool.hits, len(pool)) == (shape, dtype, 0, 1)
-
-    def test_bounded_by_bytes(self):
-        pool = TensorPool(1000)
-        for _ in range(50):
-            pool.give(of_bytes(300))
-            assert pool.bytes <= 1000
-        assert (len(pool), pool.bytes, pool.evictions) == (3, 900, 47)
 
     def test_the_least_recently_used_goes(self):
         pool = TensorPool(1000)

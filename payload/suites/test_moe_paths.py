@@ -14,11 +14,10 @@ from suites.moe_reference import CUDA, layer_of, skip_kind, skip_without
 from suites.numerics import TOLERANCE, double, relative_error
 from torchbridge import moe
 from torchbridge.hardware import Hardware
-from torchbridge.kernels import Kernel, Request
-from torchbridge.kernels.tiles import rows_variant
+from torchbridge.kernels import Kernel
 from torchbridge.moe import Batch, Path, banks, paths
 from torchbridge.moe.dispatch import by_kernel
-from torchbridge.moe.paths import FEW_ROWS, choose, triton_kernel, why_no_kernel
+from torchbridge.moe.paths import FEW_ROWS, choose, why_no_kernel
 
 WAYS = ["grouped_mm", "slots", "segments"]
 SIZES = [  # tokens, hidden, expert hidden, experts, top-k
@@ -216,21 +215,6 @@ class TestChoice:
         assert "one process" in why_no_kernel(spread, 8)
         with torch.autocast("cpu", torch.bfloat16):
             assert "autocast" in why_no_kernel(few, 8)
-
-    @pytest.mark.parametrize(
-        ("settings", "reason"),
-        [
-            ({}, None),
-            ({"variant": rows_variant(FEW_ROWS * 8 + 1, 8)}, "more than 64 rows"),
-            ({"gradient": True}, "has no backward"),
-            ({"dtype": torch.float64}, "does not compute float64"),
-        ],
-    )
-    @interpreter.needs_triton
-    def test_the_kernel_is_for_few_rows_without_gradients(self, settings, reason):
-        hopper = Request(Hardware.nvidia((9, 0)), **settings)
-        objection = triton_kernel().objection(hopper)
-        assert objection is None if reason is None else reason in objection
 
     @interpreter.needs_triton
     def test_the_kernel_is_not_for_weights_that_it_reads_slowly(self, monkeypatch):

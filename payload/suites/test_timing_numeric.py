@@ -72,13 +72,6 @@ class TestCompare:
         settings = {"device": CPU, "clock": clock, "budget_s": 1e9} | settings
         return compare(subject, baseline, **settings)
 
-    @pytest.mark.parametrize(("quads", "order"), [(1, "ABBA"), (3, "ABBABAABABBA")])
-    def test_order(self, clock, quads, order):
-        seen = []
-        arms = (lambda arm=arm: seen.append(arm) or clock.work(1.0)() for arm in "AB")
-        self.run(clock, *arms, quads=quads)
-        assert "".join(seen) == order
-
     def test_samples_belong_to_their_arms(self, clock):
         result = self.run(clock, clock.work(1, 4, 2, 8), clock.work(10, 40, 20, 80), quads=2)
         assert (result.subject_s, result.baseline_s) == ((1, 4, 2, 8), (10, 40, 20, 80))

@@ -71,11 +71,9 @@ class TestTPUBackend:
         assert (backend.rank, backend.hardware.has("bf16")) == (xla.ordinal, True)
 
     def test_tpu_backend_model_preparation(self, xla, x):
-        model = mlp()
-        expected = in_float64(model, x)
-        prepared = TPUBackend(xla=xla).prepare_model(model, sample_inputs=(x,), level="aggressive")
+        given = {"level": "aggressive", "sample_inputs": (x,), "limit": BF16}
+        prepared = rules.keeps_the_numbers(TPUBackend(xla=xla).prepare_model, mlp(), x, **given)
         assert {"set_mode", "bfloat16", "compile"} <= set(prepared.applied)
-        assert_close(prepared.model(x), expected, BF16)
 
     def test_tpu_backend_data_preparation(self, xla):
         backend = TPUBackend(xla=xla)
@@ -117,12 +115,10 @@ class TestTPUOptimizer:
         rules.norms_are_folded(float32, "balanced", 1e-4)
 
     def test_tpu_optimizer_aggressive_optimization(self, xla, x):
-        model = mlp()
-        expected = in_float64(model, x)
-        result = TPUOptimizer(xla=xla).optimize(model, "aggressive", (x,))
+        given = mlp(), x, "aggressive", (x,)
+        result = rules.keeps_the_numbers(TPUOptimizer(xla=xla).optimize, *given, limit=BF16)
         assert {p.dtype for p in result.optimized_model.parameters()} == {torch.bfloat16}
         assert isinstance(result.optimized_model, tpu.CompiledModel)
-        assert_close(result.optimized_model(x), expected, BF16)
 
     def test_tpu_optimizer_inference_optimization(self, xla, x):
         result = TPUOptimizer(xla=xla).optimize_for_inference(mlp(), (x,))
@@ -380,19 +376,14 @@ class TestTPUErrorHandling:
         for ask in (backend.require_device, lambda: TPUBackend(settings(enabled=True))):
             with pytest.raises(exceptions.XLANotAvailable, match="torch_xla"):
                 ask()
-        model, x = mlp(), torch.randn(3, 128)
-        assert_close(backend.prepare_model(model).model(x), in_float64(model, x))
+        rules.keeps_the_numbers(backend.prepare_model, mlp(), torch.randn(3, 128))
 
 
 class TestTPUErrorPaths:
     """Limits, caches and refusals."""
 
     def test_lru_cache_eviction(self):
-        cache = LRUCache(2)
-        for key in "abc":
-            cache.put(key, key.upper())
-        assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, "B", "C")
-        assert cache.stats.evictions == 1
+        rules.the_least_recently_used_goes(used=())
 
     def test_compilation_cache_limits(self):
         compiler, model = XLACompiler(TPUConfig(cache_size=2), stand_in()), mlp()
@@ -437,12 +428,7 @@ class TestTPUErrorPaths:
         assert (cache.stats.hits, cache.stats.misses) == (2, 1)
 
     def test_cache_eviction_behavior(self):
-        cache = LRUCache(2)
-        cache.put("a", 1)
-        cache.put("b", 2)
-        cache.get("a")  # now the newest
-        cache.put("c", 3)
-        assert ("a" in cache, "b" in cache, "c" in cache) == (True, False, True)
+        rules.the_least_recently_used_goes(used="a")
 
     def test_optimizer_with_invalid_level(self, xla):
         with pytest.warns(UserWarning, match="using balanced"):

@@ -51,10 +51,8 @@ class TestPrecision:
         ("hardware", "dtype", "scaled"),
         [
             (Hardware.nvidia((9, 0)), torch.bfloat16, False),
-            (Hardware.nvidia((8, 9)), torch.bfloat16, False),
             (Hardware.nvidia((8, 0)), torch.bfloat16, False),
             (Hardware.nvidia((7, 5)), torch.float16, True),  # Turing has no bf16
-            (Hardware.nvidia((7, 0)), torch.float16, True),
             (Hardware.nvidia((5, 2)), None, False),
             (Hardware.amd("gfx942"), torch.bfloat16, False),
             (Hardware.amd("gfx1030"), torch.float16, True),

@@ -101,9 +101,6 @@ class TestClipping:
         used = math.sqrt(sum(p.grad.double().square().sum().item() for p in model.parameters()))
         assert used == pytest.approx(0.01, rel=1e-3)
 
-    def test_none_reports_none(self, device):
-        assert fit(network(), batches(device), device=device).gradient_norms == ()
-
 
 class TestScaling:
     def trainer(self, device, clip: float | None = None) -> Trainer:
@@ -180,6 +177,7 @@ class TestResumption:
         options = {"config": self.CONFIG, "device": device, "checkpoint_path": tmp_path / "run.pt"}
         model, again = network(), network(seed=3)
         first = fit(model, batches(device), **options)
+        assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
         second = fit(again, batches(device), **options)
         assert (second.losses, second.steps) == (first.losses, 32)
         assert all(
@@ -207,33 +205,21 @@ class TestResumption:
         with pytest.raises(ValueError, match=r"precision=torch\.bfloat16, not None"):
             fit(network(), batches(device), self.CONFIG, hardware=NO_AMP, **options)
 
-    def test_file_is_whole(self, device, tmp_path):
-        path = tmp_path / "run.pt"
-        fit(network(), batches(device), device=device, checkpoint_path=path)
-        assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
-
 
 class TestCompile:
-    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-    def test_gives_the_same_losses(self, device, backend):
+    def test_by_the_backend_with_the_same_losses(self, device):
         torch.compiler.reset()
-        config = TrainConfig(epochs=2, learning_rate=1e-2)
-        expected = fit(network(), batches(device), config, device=device, **PLAIN)
-        model = network()
-        config = dataclasses.replace(config, compile_backend=backend)
-        got = fit(model, batches(device), config, device=device, **PLAIN)
-        assert got.losses == pytest.approx(expected.losses, rel=1e-5)
-
-    def test_the_backend_is_called(self, device):
-        torch.compiler.reset()
-        graphs = []
+        config, graphs = TrainConfig(epochs=2, learning_rate=1e-2), []
 
         def backend(graph: nn.Module, inputs: list[torch.Tensor]):
             graphs.append(graph)
             return graph.forward
 
-        config = TrainConfig(compile_backend=backend)
-        fit(network(), batches(device), config, device=device, **PLAIN)
+        expected = fit(network(), batches(device), config, device=device, **PLAIN)
+        config = dataclasses.replace(config, compile_backend=backend)
+        got = fit(network(), batches(device), config, device=device, **PLAIN)
+        assert got.losses == pytest.approx(expected.losses, rel=1e-5)
+        assert got.gradient_norms == ()  # without clip_norm
         assert len(graphs) == 1  # all batches are of one shape
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from suites.backend_models import in_float64, mlp, resnet
 from suites.numerics import assert_close
 from torchbridge import memory
 from torchbridge.backends import errors
-from torchbridge.backends.backend import Backend, Optimizer
+from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
 from torchbridge.backends.memory import MemoryManager
 from torchbridge.config import Config
+from torchbridge.lru import LRUCache
+from torchbridge.passes import Prepared
 
 LIMITS = (1e-5, 1e-4, 3e-2)  # of the three levels: float32's rounding twice, and 16 bits'
 PRESETS = (Config.for_inference, Config.for_training, Config.for_development)
@@ -28,6 +33,22 @@ class Stuck(nn.Linear):
 def settings(vendor: str, **changes) -> Config:
     """A config with these settings of a vendor."""
     return Config().update(hardware={vendor: changes})
+
+
+def keeps_the_numbers(
+    prepare: Callable[..., Prepared | OptimizationResult],
+    model: nn.Module,
+    x: Tensor,
+    *given: Any,
+    limit: float | None = None,
+    **options: Any,
+) -> Any:
+    """What `prepare` makes of the model, whose outputs for x are those of float64 before it."""
+    expected = in_float64(model, x)
+    made = prepare(model, *given, **options)
+    changed = made.model if isinstance(made, Prepared) else made.optimized_model
+    assert_close(changed(x), expected, limit)
+    return made
 
 
 def a_failing_pass_is_told(backend: Backend, error: type[Exception]) -> None:
@@ -49,13 +70,10 @@ def what_does_not_fit_is_refused(manager: MemoryManager, error: type[Exception])
 def levels_keep_the_numbers(optimizer: Optimizer, levels: tuple[str, ...]) -> None:
     """Each within what it may round."""
     device = optimizer.backend.device
-    x = torch.randn(2, 3, 16, 16)
+    x = torch.randn(2, 3, 16, 16, device=device)
     for level, limit in zip(levels, LIMITS, strict=True):
-        model = resnet()
-        expected = in_float64(model, x)
-        result = optimizer.optimize(model, level)
+        result = keeps_the_numbers(optimizer.optimize, resnet(), x, level, limit=limit)
         assert result.optimization_level == level
-        assert_close(result.optimized_model(x.to(device)), expected, limit)
 
 
 def lowest_is_bit_for_bit(optimizer: Optimizer, level: str) -> None:
@@ -71,25 +89,21 @@ def lowest_is_bit_for_bit(optimizer: Optimizer, level: str) -> None:
 def norms_are_folded(optimizer: Optimizer, level: str, limit: float = 1e-5) -> None:
     """In float32, by the balanced level; the model's numbers stay."""
     device = optimizer.backend.device
-    model, x = resnet().to(device), torch.randn(2, 3, 16, 16, device=device)
-    expected = in_float64(model, x)
-    result = optimizer.optimize(model, level)
+    x = torch.randn(2, 3, 16, 16, device=device)
+    result = keeps_the_numbers(optimizer.optimize, resnet().to(device), x, level, limit=limit)
     evidence = {one.name: one.evidence for one in result.passes}
     assert evidence["fold_conv_bn"] == "5 batch norm(s) -> 0 batch norm(s)"
     assert {p.dtype for p in result.optimized_model.parameters()} == {torch.float32}
-    assert_close(result.optimized_model(x), expected, limit)
 
 
 def unknown_levels_are_balanced(optimizer: Optimizer, name: str = "balanced") -> None:
     """With a warning, which the result has too."""
     device = optimizer.backend.device
-    model, x = mlp().to(device), torch.randn(4, 128, device=device)
-    expected = in_float64(model, x)
+    x, optimize = torch.randn(4, 128, device=device), optimizer.optimize
     with pytest.warns(UserWarning, match="unknown optimization level 'ludicrous'"):
-        result = optimizer.optimize(model, "ludicrous")
+        result = keeps_the_numbers(optimize, mlp().to(device), x, "ludicrous", limit=1e-4)
     assert result.optimization_level == name
     assert "using balanced" in result.warnings[0]
-    assert_close(result.optimized_model(x), expected, 1e-4)
 
 
 def training_keeps_precision(optimizer: Optimizer) -> None:
@@ -124,6 +138,19 @@ def pools_are_bounded(manager: MemoryManager) -> None:
     assert manager.allocate_tensor((100,), pool_id="b").data_ptr() != again.data_ptr()
     assert manager.get_pool_stats("a")["hits"] == 1
     assert manager.clear_pool("a") == 800
+
+
+def the_least_recently_used_goes(used: Iterable[str]) -> None:
+    """Of three entries in a cache of two, after some of the first two were asked for."""
+    cache = LRUCache(2)
+    for key in "ab":
+        cache.put(key, key)
+    for key in used:
+        assert cache.get(key) == key
+    cache.put("c", "c")
+    gone = "b" if used else "a"
+    assert [key for key in "abc" if key in cache] == sorted({*"abc"} - {gone})
+    assert (cache.get(gone), cache.get("c"), cache.stats.evictions) == (None, "c", 1)
 
 
 def survives_a_dictionary(config: Config) -> None:

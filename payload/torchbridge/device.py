@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import torch
@@ -49,6 +51,20 @@ def synchronise(device: torch.device) -> None:
         torch.xpu.synchronize(device)
     elif device.type == "xla":
         import_module("torch_xla").sync(wait=True)  # runs the graph that was recorded, too
+
+
+@contextmanager
+def reporting_waits(device: torch.device, mode: str) -> Iterator[None]:
+    """Make CUDA report ("warn" or "error") host synchronisation in the block; nothing elsewhere."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode(mode)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def describe(device: torch.device) -> str:

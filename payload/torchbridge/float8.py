@@ -19,7 +19,7 @@ from torchbridge.hardware import Hardware, probe
 
 BLOCK = 128
 _FNUZ_TARGETS = ("gfx940", "gfx941", "gfx942")  # CDNA3; later chips compute with OCP's encoding
-_LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
+LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
 
 
 class FP8Dtype(str, Enum):
@@ -120,7 +120,7 @@ def amax_of(x: Tensor, granularity: Granularity = Granularity.TENSOR) -> Tensor:
 def scale_from_amax(amax: Tensor, limit: float, margin: float = 0.0) -> Tensor:
     """Return the scale that maps `amax` to `limit` / 2 ** margin; 1 where amax is 0."""
     scale = limit / (amax * 2.0**margin)
-    return torch.where(amax == 0, 1.0, scale.clamp(max=_LARGEST_SCALE))
+    return torch.where(amax == 0, 1.0, scale.clamp(max=LARGEST_SCALE))
 
 
 def compute_fp8_scale(

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.entries import ExportEntry, ExportGroup, clean, groups_of
-from reports.exports.provenance import provenance_of
 
 HEADER = (
     "run", "cell", "platform", "environment", "job", "kind", "name", "outcome", "duration_s",
@@ -41,7 +40,7 @@ def _row(evidence: Evidence, group: ExportGroup, entry: ExportEntry) -> Sequence
         entry.message,
         str(1 + len(entry.earlier)),
         (job.degraded if job else "") or "",
-        provenance_of(cell).value,
+        cell.provenance,
         "true" if cell.simulated else "false",
     )
 

@@ -2,6 +2,7 @@
 
 Its five states are fewer than ours, so each test has its own word in ``rawStatus``. What was
 expected to fail is ``other``, which is in no count of passes; what is missing is ``failed``.
+Checks and jobs are entries too, as in JUnit; the tests alone are counted in ``summary.extra``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from uuid import NAMESPACE_URL, uuid5
 import orchestrator
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import EntryKind, ExportEntry, ExportGroup, clean, groups_of
-from reports.exports.provenance import origin, provenance_of
+from reports.exports.entries import (
+    EntryKind,
+    ExportEntry,
+    ExportGroup,
+    clean,
+    groups_of,
+    numbers_of,
+)
+from reports.exports.provenance import origin
 
 Json = dict[str, object]
 
@@ -42,7 +50,7 @@ def ctrf(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     }
     results: Json = {
         "tool": {"name": "seatrial", "version": orchestrator.__version__},
-        "summary": _summary(evidence, groups),
+        "summary": _summary(evidence, groups, cells),
         "environment": _environment(evidence, cells),
     }
     yield f'{_dumped(head)[:-1]}, "results": {_dumped(results)[:-1]}, "tests": ['
@@ -59,7 +67,9 @@ def state(entry: ExportEntry) -> str:
     return _STATES.get(entry.outcome, "failed")
 
 
-def _summary(evidence: Evidence, groups: Sequence[ExportGroup]) -> Json:
+def _summary(
+    evidence: Evidence, groups: Sequence[ExportGroup], cells: Sequence[CellRecord]
+) -> Json:
     run = evidence.record.run
     counts = Counter(state(entry) for group in groups for entry in group.entries)
     flaky = sum(entry.is_flaky for group in groups for entry in group.entries)
@@ -72,7 +82,8 @@ def _summary(evidence: Evidence, groups: Sequence[ExportGroup]) -> Json:
         "stop": _milliseconds(run.finished_at or evidence.record.as_of),
     }
     unnamed = {group.name: group.unnamed for group in groups if group.unnamed}
-    return {**summary, "extra": {"unnamed": unnamed}} if unnamed else summary
+    extra: Json = {**numbers_of(groups, cells), **({"unnamed": unnamed} if unnamed else {})}
+    return {**summary, "extra": extra}
 
 
 def _environment(evidence: Evidence, cells: Sequence[CellRecord]) -> Json:
@@ -119,7 +130,7 @@ def _tries(entry: ExportEntry) -> Json:
 
 def _extra(group: ExportGroup, entry: ExportEntry) -> Json:
     """Return fields without a place in CTRF."""
-    extra: Json = {"cell": group.cell.id, "provenance": provenance_of(group.cell).value}
+    extra: Json = {"cell": group.cell.id, "provenance": group.cell.provenance}
     if group.job is not None:
         extra |= {"job": group.job.id, "jobKind": group.job.kind}
         if group.job.degraded:

@@ -7,13 +7,13 @@ counts have no line: it stands beside them, as a count.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.domain.event_facts import CheckFact, TestFact
-from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.parsed_results import ParsedTest
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 
@@ -88,6 +88,17 @@ def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[Expor
             yield ExportGroup(cell, job, tuple(_entries(cell, job, tests[job.id])))
         if not cell.jobs:
             yield ExportGroup(cell, None, (_of_cell(cell),))
+
+
+def numbers_of(groups: Sequence[ExportGroup], cells: Sequence[CellRecord]) -> dict[str, int]:
+    """Return the numbers of tests by outcome, cells, jobs, and other entries by kind."""
+    counts = sum((cell.counts for cell in cells), Counts())
+    found = Counter(entry.kind for group in groups for entry in group.entries)
+    told = {"tests": counts.collected}
+    told |= {f"tests.{word}": number for word, number in counts.as_dict().items() if number}
+    told |= {"cells": len(cells), "jobs": sum(len(cell.jobs) for cell in cells)}
+    told |= {f"cases.{kind}": found[kind] for kind in EntryKind if kind is not EntryKind.TEST}
+    return told
 
 
 def clean(text: str) -> str:

@@ -11,13 +11,19 @@ same node ids again. Missing tests, and those that never ran, are errors of that
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import EntryKind, ExportEntry, ExportGroup, clean, groups_of
+from reports.exports.entries import (
+    EntryKind,
+    ExportEntry,
+    ExportGroup,
+    clean,
+    groups_of,
+    numbers_of,
+)
 from reports.exports.provenance import origin
 
 _ELEMENTS = {
@@ -76,7 +82,8 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     name = f"{run.subject_name} {run.subject_version}".strip()
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites{_attributes({'name': name, **sums.attributes()})}>\n"
-    yield from _properties(_kinds(groups, cells), "  ")
+    numbers = numbers_of(groups, cells)
+    yield from _properties({name: str(number) for name, number in numbers.items()}, "  ")
     for group in groups:
         yield from _suite(evidence, group)
     yield "</testsuites>\n"
@@ -94,17 +101,6 @@ def _suite(evidence: Evidence, group: ExportGroup) -> Iterator[str]:
     for entry in group.entries:
         yield from _case(group, entry)
     yield "  </testsuite>\n"
-
-
-def _kinds(groups: Sequence[ExportGroup], cells: Sequence[CellRecord]) -> dict[str, str]:
-    """Return the root's properties: tests by outcome, cells, jobs, and other cases by kind."""
-    counts = sum((cell.counts for cell in cells), Counts())
-    found = Counter(entry.kind for group in groups for entry in group.entries)
-    told = {"tests": counts.collected}
-    told |= {f"tests.{word}": number for word, number in counts.as_dict().items() if number}
-    told |= {"cells": len(cells), "jobs": sum(len(cell.jobs) for cell in cells)}
-    told |= {f"cases.{kind}": found[kind] for kind in EntryKind if kind is not EntryKind.TEST}
-    return {name: str(number) for name, number in told.items()}
 
 
 def _properties(facts: Mapping[str, str], indent: str) -> Iterator[str]:

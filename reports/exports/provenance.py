@@ -16,11 +16,6 @@ SOURCES_NAMED = 50
 SOFTWARE = ("python", "torch", "cuda", "hip", "xla")
 
 
-def provenance_of(cell: CellRecord) -> Provenance:
-    """Return the provenance of a cell."""
-    return cell.ingested.provenance if cell.ingested else Provenance.AGENT
-
-
 def is_attested(cell: CellRecord) -> bool:
     """Whether a real machine attests the results and matches the request."""
     told = cell.attestation
@@ -38,7 +33,7 @@ def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
         "subject": f"{run.subject_name} {run.subject_version}".strip(),
         "wheel": f"sha256:{record.subject.wheel}" if record.subject.wheel else "",
         "payload": f"sha256:{run.payload_digest}" if run.payload_digest else "",
-        "provenance": provenance_of(cell).value,
+        "provenance": cell.provenance,
         "attested": _sentence(is_attested(cell)),
         "simulated": _sentence(cell.simulated),
         "outcome": cell.outcome.value if cell.outcome else "not_finished",
@@ -59,7 +54,7 @@ def warnings_of(cell: CellRecord) -> tuple[str, ...]:
     ]
     if cell.simulated:
         found.append("its machine is simulated")
-    if provenance_of(cell) is Provenance.TRANSCRIBED:
+    if cell.provenance == Provenance.TRANSCRIBED:
         found.append("a person typed it from a document")
     sources = cell.ingested.sources if cell.ingested else ()
     found += [

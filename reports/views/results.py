@@ -327,7 +327,7 @@ def _column(
         same_stack=same_stack,
         status=cell_status(cell),
         detail=cell.detail,
-        provenance=provenance_words(cell),
+        provenance=cell.provenance,
         simulated=cell.simulated,
         optional=cell.platform.optional,
         money=money_of(cell),
@@ -346,11 +346,6 @@ def _short(cell: CellRecord, record: RunRecord) -> str:
     if promised is not None:
         return f"{short_name(cell)} {promised.name}"
     return heading_of(cell, hardware_of(cell, subject=record.run.subject_name))
-
-
-def provenance_words(cell: CellRecord) -> str:
-    """Return the provenance in words: ``agent``, ``transcribed`` and others."""
-    return cell.ingested.provenance.value if cell.ingested is not None else "agent"
 
 
 def _group(kind: str, cells: Sequence[CellRecord]) -> JobGroup:

@@ -272,6 +272,16 @@ def test_what_failed_with_another_payload_is_told_whether_it_passes_now_or_not(
         assert cell.jobs_failed == {"demo": "run-1"}
 
 
+@pytest.mark.parametrize(("digest", "is_by_version"), [("e" * 64, False), (None, True)])
+def test_a_run_without_a_wheel_is_of_the_same_subject_by_its_version_alone(
+    context, stores, digest, is_by_version
+) -> None:
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED, digest=digest)
+    ran(stores, "run-2", passes("a"), payload="c" * 64)
+    (unit, *_) = only_cell(context, "run-2").jobs
+    assert [(one.run, one.is_by_version) for one in unit.passed_after] == [("run-1", is_by_version)]
+
+
 def test_a_payload_that_is_the_subject_is_another_subject_when_it_changes(context, stores) -> None:
     ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED, digest=None)
     rerun(stores, "run-2", "run-1", passes("a"), payload="c" * 64)

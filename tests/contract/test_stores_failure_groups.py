@@ -202,7 +202,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
     world.run({"a": SHAPES, "b": SHAPES, "c": ""}, days=0)
     known = {
         "stale": issue(context, match=IssueMatch(contains="no space")),
-        "active": issue(context, max_failures=2),
+        "applies": issue(context, max_failures=2),
         "exceeded": issue(context, max_failures=1),
         "unmatched": issue(context, match=IssueMatch(contains="something else")),
         "untried": issue(context, scope=IssueScope(platforms=("tpu",))),
@@ -215,7 +215,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
     assert {word: shown[one.id].status for word, one in known.items()} == {
         word: IssueStatus(word) for word in known
     }
-    active = shown[known["active"].id]
+    active = shown[known["applies"].id]
     assert (active.seen, active.most, active.last_run) == (2, 2, world.runs[1])
     assert (active.days_left, active.is_near) == (31, False)
     assert list_issues(context, "other", runs=20).issues == []
@@ -242,7 +242,7 @@ def test_an_issue_is_stale_only_where_a_test_that_failed_so_ran(world, context):
         record = describe_run(context.stores, run, at=NOW)
         states["record"].append([use.state.value for use in record.known_issues])
     assert states == {
-        "known": ["untried", "stale", "stale", "active"],
+        "known": ["untried", "stale", "stale", "applies"],
         "other": ["unmatched"] * 4,
         "record": [
             ["untried", "unmatched"],

@@ -11,6 +11,7 @@ from orchestrator.domain.matrix import JobSelection, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.release_board import Version
 from tests.contract.test_stores_gates import POLICY, STORED, VERDICT
+from tests.contract.test_stores_ingests import begin, finish
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 
 LIB = "lib"
@@ -66,6 +67,20 @@ def test_every_product_has_its_newest_run_and_each_platform_its_days(stores):
         ("proof", "p0", NOW.date(), "run-2", "failed"),
         ("proof", "p0", after(86_400).date(), "run-3", "passed"),
     ]
+
+
+def test_ingested_evidence_stands_on_the_day_that_it_states(stores):
+    begun = begin(stores)  # At NOW, of the 19 January
+    agent = Agent(stores, begun.attempt_id)
+    assert agent.send(agent.test("t.py::a", job="moe"))
+    finish(stores, begun)
+    stated = date(2026, 1, 19)
+    (one,) = stores.releases.days(since=NOW - timedelta(days=60))
+    assert (one.run, one.day) == ("run-1", stated)
+    assert stores.releases.days(since=NOW - timedelta(days=14)) == []
+    (rate,) = stores.releases.rates("lib", since=NOW - timedelta(days=60))
+    assert (rate.day, rate.runs, rate.counts.passed) == (stated, 1, 1)
+    assert stores.releases.rates("lib", since=NOW - timedelta(days=14)) == []
 
 
 def test_a_version_has_the_newest_done_cell_of_each_name(stores):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.databases import NOW, together
 from tests.integration.api_context import MATRIX, Desk, desk
 from tests.integration.dashboard.desk import HOST, dashboard
 from tests.integration.dashboard.shown import read_page
+from tests.integration.test_api_history import ISSUE
 
 SCHEDULES = "/api/v1/schedules"
 PATH = f"{SCHEDULES}/nightly"
@@ -451,3 +453,54 @@ def test_a_page_is_answered_304_to_its_own_session_only(
         read_page(one.text).all("input", name=CSRF_FIELD)[0]["value"] for one in (page, foreign)
     ]
     assert values[0] != values[1]
+
+
+KEPT = (
+    *("runs", "gates", "schedules", "costs", "known-issues", "quarantines", "tokens", "audit"),
+    *("waivers", "channels", "aliases", "products", "failures", "tests", "benchmarks"),
+)
+_OWN = re.compile(r'nonce-[\w-]+|nonce="[\w-]+"|name="(csrf|key)" value="[\w=-]+"')
+"""What each answer has of its own: a nonce, a form's CSRF value and its key.
+
+Forms of two pages that are loaded within seconds have one key: they ask for the same thing once.
+"""
+
+
+def test_a_kept_answer_is_the_one_that_would_be_made_anew(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each kind of change, for every list and the run's addresses, of REST and pages."""
+    guard = token_guard(both.context)
+    pages = ConditionalReads(dashboard(both.context), context=both.context, guard=guard)
+    headers = dict(both.with_token("admin").headers) | {"Cache-Control": "no-cache"}
+    client = both.speak(AsgiDispatch(both.guarded, pages), base=f"http://{HOST}", headers=headers)
+    run = str(both.launch()["id"])
+    own = ("", "/cells/here", "/cells/here/tests", "/slowest", "/report")
+    paths = [f"{kind}/{name}" for kind in ("/api/v1", "") for name in KEPT]
+    paths += [f"{kind}/runs/{run}{rest}" for kind in ("/api/v1", "") for rest in own] + ["/"]
+
+    def answers() -> dict[str, tuple[int, str]]:
+        found = {path: client.get(path) for path in paths}
+        return {path: (one.status_code, _OWN.sub("", one.text)) for path, one in found.items()}
+
+    agent = both.begin(run, "here")
+    changes: tuple[Callable[[], Any], ...] = (
+        lambda: both.launch("another"),
+        lambda: agent.send(agent.manifest("t.py::a"), agent.test("t.py::a")),
+        lambda: both.client.post(f"{PATH}/pause").raise_for_status(),
+        lambda: both.client.post("/api/v1/known-issues", json=ISSUE).raise_for_status(),
+        lambda: both.client.post(f"{PATH}/trigger").raise_for_status(),
+        lambda: both.with_token("read", name="new"),
+        lambda: both.finish(run, "here"),
+        lambda: both.client.delete(PATH).raise_for_status(),
+    )
+    answered = [path for path, (status, _) in answers().items() if status == 200]
+    assert len(answered) >= 28, answered
+    for change in changes:
+        change()
+        kept = answers()
+        with monkeypatch.context() as patched:
+            patched.setattr(conditional_reads, "AGE_S", 0)
+            made = answers()
+        for path, one in kept.items():
+            assert one == made[path], path

@@ -89,10 +89,11 @@ def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController)
     controller.answers["GET", f"{API}/known-issues"] = Answer.of({"items": [ISSUE, over, ended]})
     assert cli("known-issue", "list") == 0
     assert [line.split()[-1] for line in cli.out.splitlines()[1:]] == [
-        "applies",
+        "force",
         "expired",
         "ended",
     ]
+    assert cli.out.splitlines()[1].endswith(" in force")
     assert "\x1b[31m" not in cli.out
     assert cli("known-issue", "list", "--json") == 0
     assert [one["id"] for one in json.loads(cli.out)] == ["KI-0001", "KI-0002", "KI-0003"]

@@ -121,6 +121,13 @@ def test_the_bill_of_a_run(cli: Cli, controller: FakeController) -> None:
     assert json.loads(cli.out)["bill"]["total_usd"] == "1.1305"
 
 
+def test_a_free_test_costs_nothing_in_two_decimals(cli: Cli, controller: FakeController) -> None:
+    free = {"bill": rented.bill("0"), "usd_per_validated_test": "0"}
+    controller.answers["GET", COSTS] = Answer.of(rented.costs() | free)
+    assert cli("cost", ID) == 0
+    assert "; $0.00 a validated test" in cli.out
+
+
 def test_what_was_spent_lately(cli: Cli, controller: FakeController) -> None:
     controller.answers["GET", COSTS] = Answer.of(rented.spent())
     assert cli("cost") == 0

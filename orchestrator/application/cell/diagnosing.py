@@ -42,6 +42,7 @@ from orchestrator.domain.retests import (
     key_of,
     next_retest,
 )
+from orchestrator.domain.units import plural
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 
@@ -275,10 +276,10 @@ def _conclude(deps: FlowDeps, now: AttemptState, retest_sessions: Sequence[Retes
 
 def _title(ask: RetestPlan) -> str:
     count = sum(max(len(nodeids), 1) for nodeids in ask.tests.values())
-    things = "whole job" if ask.whole else "failing test"
-    plural = "" if count == 1 else "s"
+    things = plural(count, "whole job" if ask.whole else "failing test")
+    times = "once" if ask.times == 1 else f"{ask.times} times"
     changed = f", with {ask.changed}" if ask.changed else ", with nothing changed"
-    return f"diagnosing: {count} {things}{plural} again, {ask.times} times{changed}"
+    return f"diagnosing: {things} again, {times}{changed}"
 
 
 def _tell(deps: FlowDeps, now: AttemptState, notice: str) -> None:

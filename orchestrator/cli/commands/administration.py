@@ -97,6 +97,47 @@ def serve_command(
     raise typer.Exit(code)
 
 
+_RUNS_LOOKED_AT = 100
+_STOP_S = 60.0
+"""Seconds that `stop` waits; an idle controller sweeps the clouds once before it ends."""
+_POLL_S = 0.2
+
+
+def stop_command(context: typer.Context) -> None:
+    """Stop the controller that commands start in the background.
+
+    It is refused while a run is unfinished; a controller of `seatrial serve` is left alone.
+    """
+    session = session_of(context)
+    wiring, home = session.wiring, session.settings.home
+    process = wiring.holder()
+    if process is None:
+        session.say(f"No controller runs in {home}.")
+        return
+    if wiring.is_served():
+        raise CliError(
+            f"process {process} is `seatrial serve`: end it where it was started, with Ctrl-C"
+        )
+    going = [one.record for one in session.reader().runs(limit=_RUNS_LOOKED_AT)]
+    ids = ", ".join(one_line(one.id) for one in going if not one.is_finished)
+    if ids:
+        raise CliError(
+            f"process {process} works on {ids}",
+            "Wait for the end (`seatrial watch`), or cancel it (`seatrial cancel RUN`).",
+            code=FAILED,
+        )
+    wiring.end_when_idle()
+    for _ in range(round(_STOP_S / _POLL_S)):
+        if wiring.holder() != process:
+            session.say(f"The controller of {home} (process {process}) has ended.")
+            return
+        wiring.clock.sleep(_POLL_S)
+    raise CliError(
+        f"process {process} is still at work after {_STOP_S:.0f} s: it ends as soon as it is idle",
+        code=FAILED,
+    )
+
+
 def controller_command(
     context: typer.Context,
     until_idle: Annotated[

@@ -220,7 +220,7 @@ def _print_aliases(session: Session, aliases: Sequence[Alias]) -> None:
 
 
 def _issue_row(issue: KnownIssueResponse) -> dict[str, Text]:
-    state = "applies"
+    state = "in force"
     if issue.is_over:
         state = "ended" if issue.ended_at else "expired"
     matches = " ".join(filter(None, astuple(issue.match)))

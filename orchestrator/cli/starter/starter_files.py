@@ -172,6 +172,8 @@ def _has_source(folder: Path, argument: str, modules: Sequence[str]) -> bool:
 
 PAYLOAD = "payload.toml"
 MATRIX = "seatrial.yaml"
+NOT_SHIPPED = (MATRIX, "gate.yaml")
+"""Files for Seatrial alone: a change of them makes no other payload, whose results count apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ def payload_text(project: ProjectFacts) -> str:
         "schema = 1",
         f"name = {_toml(project.name)}",
         f"version = {_toml(project.version)}",
-        *([f"exclude = {_toml(list(project.exclude))}"] if project.exclude else []),
+        f"exclude = {_toml([*NOT_SHIPPED, *project.exclude])}",
         "[setup]",
         f"pip = {_toml(requirements)}",
         "[[job]]",

@@ -145,8 +145,8 @@ def _parts(bill: Bill | None) -> dict[str, Text]:
     return {n: Text(cents_of_cents(a)) for n, a in zip(_PARTS, amounts, strict=True)}
 
 
-def _tiny(amount: object) -> str:
-    return f"${amount:.6f}"
+def _tiny(amount: Decimal) -> str:
+    return f"${amount:.6f}" if amount else usd(amount)
 
 
 def _share(name: str, amount: Decimal) -> str:

@@ -26,6 +26,7 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_product,
     product_of,
     products,
 )
@@ -165,7 +166,7 @@ def _page(request: PageRequest, form: Form, runs: int) -> Response:
     form.values = {**form.values, "product": form.value("product") or product}
     how, whose = request.query.get("how", ""), request.query.get("whose", "")
     tests = [one for one in review.tests if how in ("", one.how) and whose in ("", one.whose)]
-    tables = (_tests(request, review, tests), _quarantines(request, review.quarantines))
+    tables = (_tests(request, review, tests), _quarantines(request, product, review.quarantines))
     return request.answer(
         Page(
             template="flaky.html.j2",
@@ -282,7 +283,9 @@ def _quarantined_text(request: PageRequest, one: FlakyTest) -> TableCell:
     return Text("quarantine", f"{urls.with_query(urls.FLAKY, **given)}#quarantine")
 
 
-def _quarantines(request: PageRequest, quarantines: Sequence[ListedQuarantine]) -> Table:
+def _quarantines(
+    request: PageRequest, product: str, quarantines: Sequence[ListedQuarantine]
+) -> Table:
     ends = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
     more = (_END,) if ends else _QUARANTINE_DATA if _is_data(request) else ()
     return Table(
@@ -290,7 +293,7 @@ def _quarantines(request: PageRequest, quarantines: Sequence[ListedQuarantine]) 
         caption="Quarantines, active ones first",
         columns=(*_QUARANTINES, *more),
         rows=[_quarantine(request, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
-        empty="No test is in quarantine.",
+        empty=f"No test{of_product(product)} is in quarantine.",
         total=len(quarantines),
         is_caption_hidden=True,
     )

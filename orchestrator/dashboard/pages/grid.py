@@ -45,7 +45,7 @@ _TITLES = {
     None: "All tests",
     GridGroup.FAILING: "Failing now",
     GridGroup.MISSING: "Missing now",
-    GridGroup.FLAKY: "Flaky",
+    GridGroup.FLAKY: "Flaky, not failing now",
     GridGroup.GONE: "Failed, now gone",
     GridGroup.STEADY: "Steady",
 }

@@ -24,6 +24,7 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_product,
     product_of,
     products,
 )
@@ -161,7 +162,7 @@ def _page(request: PageRequest, form: Form) -> Response:
     product = product_of(request, form, known)
     review = list_issues(request.context, product, runs=RUNS)
     form.values = {**form.values, "product": form.value("product") or product}
-    table = _table(request, review)
+    table = _table(request, product, review)
     return request.answer(
         Page(
             template="known_issues.html.j2",
@@ -184,7 +185,7 @@ def _page(request: PageRequest, form: Form) -> Response:
     )
 
 
-def _table(request: PageRequest, review: IssueReview) -> Table:
+def _table(request: PageRequest, product: str, review: IssueReview) -> Table:
     ends = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
     shown = review.issues[:SHOWN]
     return Table(
@@ -192,7 +193,10 @@ def _table(request: PageRequest, review: IssueReview) -> Table:
         caption="Known issues, those that need a person first",
         columns=(*_COLUMNS, _END) if ends else _COLUMNS,
         rows=[_row(request, one, ends=ends) for one in shown],
-        empty="No known issue yet: a failure's page makes one from what it knows.",
+        empty=(
+            f"No known issue{of_product(product)} yet: a failure's page makes one from what it"
+            " knows."
+        ),
         command="seatrial known-issue add --help",
         total=len(review.issues),
         is_caption_hidden=True,

@@ -45,13 +45,15 @@ def show_products(request: PageRequestDep) -> Response:
         _days(newest, lacking, days),
     )
     words = dict.fromkeys(one.word for one in outcomes)
+    noted = ["fewer jobs than the run before"] if any(lacking.values()) else []
+    noted += ["ingested"] if any(one.origin for one in outcomes) else []
     facts = {
         "days": many,
         "ranges": RANGES,
         "signs": " · ".join(
             (
                 *(f"{term(word).glyph} {term(word).word}" for word in words),
-                *([f"{NOTED} fewer jobs than the run before"] if any(lacking.values()) else ()),
+                *([f"{NOTED} {' or '.join(noted)}"] if noted else ()),
             )
         ),
     }

@@ -14,7 +14,7 @@ from orchestrator.application.gate_status import GateStatus, WaitReason
 from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.labels import age, ago, cut, visible
+from orchestrator.dashboard.labels import age, ago, cut, shortened, visible
 from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
@@ -453,18 +453,10 @@ def gate_sentence(request: PageRequest, status: GateStatus) -> GateSentence:
         verdict=newest.id,
         href=urls.verdict_url(newest.id),
         about=f"{of}{ago(newest.created_at, request.now)}",
-        reason=_short(reasons[0]) if reasons else "",
+        reason=shortened(reasons[0], _LONGEST) if reasons else "",
         more=max(len(reasons) - 1, 0),
         waits=waits,
     )
-
-
-def _short(sentence: str) -> str:
-    """Return a long sentence, cut before its last part in brackets or at the limit."""
-    if len(sentence) <= _LONGEST:
-        return sentence
-    before, bracket, _ = sentence[:_LONGEST].rpartition(" (")
-    return f"{before if bracket else sentence[: _LONGEST - 1].rstrip()}…"
 
 
 def _reasons(verdict: VerdictLine) -> list[str]:

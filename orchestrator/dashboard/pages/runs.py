@@ -43,7 +43,7 @@ _COLUMNS = (
     Column("tests", "Tests"),
     Column("duration_s", "Duration", is_number=True),
     Column("cost_usd", "Cost", is_number=True),
-    Column("cells_passed", "Cells"),
+    Column("cells_passed", "Cells passed"),
 )
 _OUTCOMES = (
     RunState.RUNNING,

@@ -67,8 +67,16 @@ def failed_elsewhere(
     passes = {name: _passes(name, one, job, passing) for name, one in left.items()}
     return FailedElsewhere(
         gone=tuple(_gone(left[name]) for name in left if not passes[name]),
-        passed_after=tuple(_gone(left[name]) for name in left if passes[name]),
+        passed_after=tuple(
+            replace(_gone(one), is_by_version=_has_build(one.cell) != _has_build(cell))
+            for name, one in left.items()
+            if passes[name]
+        ),
     )
+
+
+def _has_build(cell: CellEvidence) -> bool:
+    return any(cell.subject.get(name) for name in ("wheel_sha256", "git_sha"))
 
 
 def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[FailingResult]:

@@ -50,6 +50,10 @@ class FailedTest:
     """
     payload: str = field(default="", metadata=LATER)
     """Digest of that run's payload, where it differs or the test does not pass here either."""
+    is_by_version: bool = field(default=False, metadata=LATER)
+    """Whether that run is of the same subject by name and version alone: one of the two has no
+    wheel or commit.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

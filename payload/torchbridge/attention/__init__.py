@@ -20,7 +20,6 @@ from torchbridge.attention.layers import (
 )
 from torchbridge.attention.patterns import (
     FULL,
-    PATTERNS,
     ALiBi,
     Causal,
     CausalSlidingWindow,
@@ -31,5 +30,4 @@ from torchbridge.attention.patterns import (
     SlidingWindow,
     SoftCap,
     alibi_slopes,
-    create_pattern,
 )

@@ -10,18 +10,6 @@ from torchbridge.backends.backend import Backend, CPUBackend, OptimizationResult
 from torchbridge.config import Config
 from torchbridge.hardware import VENDORS, Hardware, probe
 
-__all__ = [
-    "BACKENDS",
-    "Backend",
-    "CPUBackend",
-    "OptimizationResult",
-    "Optimizer",
-    "backend_class",
-    "create_backend",
-    "detect_best_backend",
-    "list_available_backends",
-]
-
 BACKENDS = {one.backend: one.kind for one in VENDORS.values()}  # name: class, in a module of it
 
 

@@ -18,23 +18,12 @@ from torch import Tensor, nn
 
 from torchbridge.backends.backend import Backend, Optimizer
 from torchbridge.backends.errors import CompilationError, KernelError
-from torchbridge.backends.memory import AMDMemoryManager
+from torchbridge.backends.memory import AMDMemoryManager  # noqa: F401  offered here
 from torchbridge.config import AMDConfig
 from torchbridge.hardware import Hardware, probe
 from torchbridge.lru import CompileCache, CompilerStats
 from torchbridge.numbers import relative_error
 from torchbridge.passes import TOLERANCE
-
-__all__ = [
-    "AMDBackend",
-    "AMDMemoryManager",
-    "AMDOptimizer",
-    "CompiledKernel",
-    "HIPUtilities",
-    "HostEvent",
-    "ROCmCompiler",
-    "matrix_core_fill",
-]
 
 _TILE = 16  # rows and columns of a matrix core's smallest product (v_mfma_*_16x16x*)
 

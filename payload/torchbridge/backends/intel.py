@@ -28,21 +28,6 @@ from torchbridge.config.vendors import INTEL_LEVELS
 from torchbridge.hardware import Hardware, probe
 from torchbridge.passes import Prepared
 
-__all__ = [
-    "AttentionBlocks",
-    "GemmConfig",
-    "IntelBackend",
-    "IntelKernelOptimizer",
-    "IntelMemoryManager",
-    "IntelOptimizer",
-    "XPUDeviceManager",
-    "XPUOptimizations",
-    "get_ipex_version",
-    "intel_hardware",
-    "is_ipex_available",
-    "is_xpu_available",
-]
-
 _IPEX = "intel_extension_for_pytorch"
 _DATA = {"fp16", "bf16", "matrix_cores"}  # XMX units multiply both 16-bit formats
 # What they compute; columns of one systolic product (DPAS), its SIMD width; a work-group's local

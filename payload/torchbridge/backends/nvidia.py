@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torchbridge import passes
 from torchbridge.backends.backend import Backend, Optimizer
 from torchbridge.backends.errors import DeviceError, KernelError, NotAvailable
-from torchbridge.backends.fp8_compiler import FP8Compiler, SpeedupEstimate
-from torchbridge.backends.memory import NVIDIAMemoryManager
+from torchbridge.backends.fp8_compiler import FP8Compiler
+from torchbridge.backends.memory import NVIDIAMemoryManager  # noqa: F401  offered here
 from torchbridge.backends.optimise import (
     CONVOLUTIONS,
     NORMS,
@@ -40,18 +40,6 @@ from torchbridge.kernels import (
 from torchbridge.numbers import tf32
 from torchbridge.passes import Pass, PassResult, Prepared, Setting, difference
 from torchbridge.timing import Spread, timed, warm_up
-
-__all__ = [
-    "CUDADeviceManager",
-    "CUDAOptimizations",
-    "CUDAUtilities",
-    "FP8Compiler",
-    "NVIDIABackend",
-    "NVIDIAMemoryManager",
-    "NVIDIAOptimizer",
-    "SpeedupEstimate",
-    "create_cuda_integration",
-]
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-12}
 

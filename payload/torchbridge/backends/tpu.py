@@ -21,7 +21,7 @@ from torchbridge.backends.errors import (
     NotAvailable,
     OptimizationError,
 )
-from torchbridge.backends.memory import TPUMemoryManager, tiled
+from torchbridge.backends.memory import TPUMemoryManager, tiled  # noqa: F401  offered here
 from torchbridge.backends.optimise import (
     LEVELS,
     bfloat16,
@@ -29,27 +29,10 @@ from torchbridge.backends.optimise import (
     set_mode,
     to_device,
 )
-from torchbridge.backends.xla import XLA, CompiledModel, XLACompiler, load
+from torchbridge.backends.xla import XLA, CompiledModel, XLACompiler, load  # noqa: F401
 from torchbridge.config import Config, TPUConfig, TPUTopology
 from torchbridge.hardware import TPU_CHIPS, Hardware, tpu_version
 from torchbridge.passes import Pass, PassResult, Prepared, Setting
-
-__all__ = [
-    "CompiledModel",
-    "Findings",
-    "TPUBackend",
-    "TPUMemoryManager",
-    "TPUOptimizer",
-    "XLACompiler",
-    "XLADeviceManager",
-    "XLADistributedTraining",
-    "XLAOptimizations",
-    "XLAUtilities",
-    "create_xla_integration",
-    "tiled",
-    "validate_config",
-    "validate_model",
-]
 
 _WASTE = 0.5  # a weight that fills less than half of its tiles is worth a warning
 _IMPOSSIBLE = (torch.complex128, torch.qint8, torch.quint8)

@@ -19,34 +19,9 @@ median, quartiles, first call and peak memory, sensor readings, and fractions of
 """
 
 from torchbridge.bench.benchmark import Arm, Benchmark, Equality, Work, close_to, identical
-from torchbridge.bench.cold import Flush
-from torchbridge.bench.outcome import Outcome, Sample
-from torchbridge.bench.peak import Peak, peak_of
-from torchbridge.bench.roofline import Roofline, measured_bandwidth
+from torchbridge.bench.outcome import Outcome
+from torchbridge.bench.roofline import measured_bandwidth
 from torchbridge.bench.run import run_benchmark
 from torchbridge.bench.sensors import Sensors, last_level_cache
 from torchbridge.bench.turns import take_turns, turns
-from torchbridge.timing import Ratio, quad_ratios
-
-__all__ = [
-    "Arm",
-    "Benchmark",
-    "Equality",
-    "Flush",
-    "Outcome",
-    "Peak",
-    "Ratio",
-    "Roofline",
-    "Sample",
-    "Sensors",
-    "Work",
-    "close_to",
-    "identical",
-    "last_level_cache",
-    "measured_bandwidth",
-    "peak_of",
-    "quad_ratios",
-    "run_benchmark",
-    "take_turns",
-    "turns",
-]
+from torchbridge.timing import Ratio

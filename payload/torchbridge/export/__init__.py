@@ -11,7 +11,7 @@ from torchbridge.export.formats import (
     load_torch_export,
     load_torchscript,
 )
-from torchbridge.export.inputs import Plan, draw_inputs
+from torchbridge.export.inputs import Plan
 from torchbridge.export.metadata import (
     FusionMetadata,
     HardwareMetadata,
@@ -23,30 +23,5 @@ from torchbridge.export.publish import (
     ExportResult,
     ExportUnavailable,
     LoadedFile,
-    Verification,
     verify,
 )
-
-__all__ = [
-    "EXPORTERS",
-    "ExportMismatch",
-    "ExportResult",
-    "ExportUnavailable",
-    "FusionMetadata",
-    "HardwareMetadata",
-    "LoadedFile",
-    "OptimizationMetadata",
-    "Plan",
-    "Verification",
-    "create_metadata_from_model",
-    "draw_inputs",
-    "export_to_onnx",
-    "export_to_safetensors",
-    "export_to_torch_export",
-    "export_to_torchscript",
-    "load_onnx",
-    "load_safetensors",
-    "load_torch_export",
-    "load_torchscript",
-    "verify",
-]

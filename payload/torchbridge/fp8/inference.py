@@ -24,6 +24,7 @@ from torchbridge.fp8.dispatch import Choice, choose_for
 from torchbridge.fp8.linear import GRANULARITIES, always_called, quantised
 from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
 from torchbridge.memory import model_bytes
+from torchbridge.passes import evaluating
 
 
 class FP8InferenceLinear(PinnedDtypes):
@@ -246,14 +247,11 @@ def _largest_inputs(
         amax[layer] = torch.maximum(amax[layer], seen) if layer in amax else seen
 
     hooks = [layer.register_forward_pre_hook(record) for layer in layers]
-    modes = {module: module.training for module in model.modules()}
     try:
-        model.eval()
-        for batch in batches:
-            model(batch)
+        with evaluating(model):
+            for batch in batches:
+                model(batch)
     finally:
-        for module, training in modes.items():
-            module.training = training
         for hook in hooks:
             hook.remove()
     return amax

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge.float8 import BLOCK, FP8QuantizedTensor, spread
-from torchbridge.kernels.registry import without_autocast
+from torchbridge.kernels.registry import first_words, without_autocast
 
 ALIGNMENT = 16  # of inner and outer width on CUDA; zeros are added, and cut off again
 # Scales of a multiple of four blocks are laid out the same by all versions of torch and cuBLAS.
@@ -305,8 +305,7 @@ def _probe(
     except torch.OutOfMemoryError:
         raise  # says nothing of the kernel, and would be remembered
     except (RuntimeError, ValueError, NotImplementedError) as error:
-        first = str(error).splitlines()[0].partition(" This could be because")[0]
-        return f"does not run ({first})"
+        return f"does not run ({first_words(error)})"
     wrong = (actual - expected).abs().max() > 0.01 * expected.abs().max()
     return "computes wrong numbers" if wrong else None
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchbridge.float8 import (
+    LARGEST_SCALE,
     FP8Dtype,
     FP8QuantizedTensor,
     Granularity,
@@ -25,7 +26,6 @@ from torchbridge.kernels.registry import Request, kernel_for
 from torchbridge.kernels.tiles import VENDORS, jit, launching, refusal, register, tl, triton
 
 WIDEST = 16384  # numbers of a row that are kept in registers
-LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
 ENCODINGS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
 
 

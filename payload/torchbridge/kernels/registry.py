@@ -215,6 +215,11 @@ def autocast_dtype(x: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(kind)
 
 
+def first_words(error: Exception) -> str:
+    """Return the first line of an error, without torch's speculation about its cause."""
+    return str(error).splitlines()[0].partition(" This could be because")[0]
+
+
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Return a context without autocast: products have the dtypes of their operands."""
     kind = device.type

@@ -1,6 +1,6 @@
 """Mixture of experts in which every assignment is computed, or counted as dropped."""
 
-from torchbridge.moe.banks import FeedForwardBank, ModuleBank, Segments
+from torchbridge.moe.banks import FeedForwardBank, Segments
 from torchbridge.moe.config import MoEConfig
 from torchbridge.moe.experts import (
     AttentionExpert,
@@ -21,10 +21,8 @@ from torchbridge.moe.layers import (
     create_router,
 )
 from torchbridge.moe.losses import (
-    CapacityInfo,
     LoadBalancer,
     entropy_load_balance_loss,
-    expert_counts,
     gshard_load_balance_loss,
     router_z_loss,
     switch_load_balance_loss,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchbridge.device import reporting_waits
 from torchbridge.kernels import Kernel
-from torchbridge.kernels.registry import autocast_dtype
+from torchbridge.kernels.registry import autocast_dtype, first_words
 
 
 def _function():
@@ -73,26 +73,17 @@ def _trace(dtype: torch.dtype) -> str | None:
     try:
         grouped_mm(rows, weights, torch.empty(3, dtype=torch.int32, device="meta"))
     except (RuntimeError, NotImplementedError) as error:
-        return f"grouped_mm of {dtype} cannot be traced: {_first_line(error)}"
+        return f"grouped_mm of {dtype} cannot be traced: {first_words(error)}"
     return None
 
 
-@contextmanager
-def forbid_synchronisation(device: torch.device) -> Iterator[None]:
+def forbid_synchronisation(device: torch.device) -> AbstractContextManager[None]:
     """Raise RuntimeError for host-device synchronisation in the block, on CUDA.
 
     Where torch has no kernel for a chip or dtype (bfloat16 before Hopper, float32 everywhere), its
     grouped_mm copies the ends to the host and loops; this detects it.
     """
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+    return reporting_waits(device, "error")
 
 
 @lru_cache
@@ -113,7 +104,7 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
     except torch.OutOfMemoryError:
         raise  # says nothing of the kernel, and would be remembered
     except (RuntimeError, NotImplementedError) as error:
-        first = _first_line(error)
+        first = first_words(error)
         if "synchronizing" in first:
             return f"grouped_mm waits for the device for {dtype} on {device}"
         return f"grouped_mm does not run for {dtype} on {device}: {first}"
@@ -121,7 +112,3 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
         if (is_value - should).abs().max() > 0.05 * should.abs().max():
             return f"grouped_mm computes wrong numbers for {dtype} on {device}"
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].partition(" This could be because")[0]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from torchbridge.passes import evaluating
+
 Batch = tuple[Tensor, Tensor]  # inputs [B, ...], targets [B, ...]
 
 
@@ -60,11 +62,9 @@ class TensorBatches:
 @torch.no_grad()
 def accuracy(model: nn.Module, batches: Iterable[Batch]) -> float:
     """Return the share of targets [B] equal to the argmax of [B, classes], in eval mode."""
-    was_training = model.training
-    model.eval()
     right, total = [], 0
-    for inputs, targets in batches:
-        right.append((model(inputs).argmax(dim=1) == targets).sum())
-        total += len(targets)
-    model.train(was_training)
+    with evaluating(model):
+        for inputs, targets in batches:
+            right.append((model(inputs).argmax(dim=1) == targets).sum())
+            total += len(targets)
     return torch.stack(right).sum().item() / total

@@ -15,6 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from torchbridge.device import reporting_waits
+
 COPIES = ("aten::copy_", "aten::_to_copy")  # from one device to another
 
 
@@ -53,14 +55,9 @@ def record_synchronisations(device: torch.device) -> Iterator[list[str]]:
     if device.type != "cuda":
         yield waits
         return
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            yield waits
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+    with reporting_waits(device, "warn"), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        yield waits
     for one in seen:
         if "synchronizing" in str(one.message):
             waits.append(str(one.message))

@@ -2,14 +2,3 @@
 
 from torchbridge.validation.findings import Finding, Report, examine, failed, passed, warned
 from torchbridge.validation.validator import PRESETS, UnifiedValidator
-
-__all__ = [
-    "PRESETS",
-    "Finding",
-    "Report",
-    "UnifiedValidator",
-    "examine",
-    "failed",
-    "passed",
-    "warned",
-]

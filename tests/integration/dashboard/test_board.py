@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from xml.etree import ElementTree as ET
 
@@ -9,8 +10,10 @@ import pytest
 
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import release_board as routes
+from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import Schedule
+from tests.databases import MANIFEST, a_run, matrix
 from tests.integration import gate_world
 from tests.integration.api_context import BEGIN
 from tests.integration.dashboard.desk import PageDesk
@@ -64,6 +67,7 @@ def test_every_page_says_that_evidence_was_ingested(pages: PageDesk) -> None:
     assert said in squares(pages)["1.0"]["here"]
     assert said in str(pages.json("/products")["tables"]["grid"])
     assert "ingested" in pages.page("/products").one(id="products").text
+    assert "* ingested" in pages.page("/products").text, "what the sign of the grid means"
     assert said in pages.page("/grid?product=proof&cell=here").text
     shown = pages.page("/tests/1")
     assert said in " ".join(shown.rows("platforms")[0].values())
@@ -253,6 +257,22 @@ def test_a_product_that_never_ran_is_no_page(pages: PageDesk) -> None:
     night(pages.api, "1.0", {"here": GOOD})
     assert "proof" in pages.page("/?product=other", status=404).text
     assert pages.json("/?product=proof")["product"] == "proof"
+
+
+@pytest.mark.parametrize("path", ["/", "/grid", "/failures", "/flaky", "/known-issues"])
+def test_a_page_of_one_product_says_which_and_that_there_are_others(
+    pages: PageDesk, path: str
+) -> None:
+    night(pages.api, "1.0", {"here": GOOD})
+    more = "the product of the newest run"
+    assert "proof" in pages.page(path).text
+    assert more not in pages.page(path).text
+    spec = RunSpec(matrix(1), replace(MANIFEST, name="calc"))
+    pages.stores.runs.create(a_run("zz"), spec, [], key=None)
+    assert f"calc, {more}; 1 other not shown" in pages.page(path).text
+    if path == "/known-issues":
+        assert "No known issue of calc yet" in pages.page(path).text
+    assert more not in pages.page(f"{path}?product=proof").text
 
 
 def test_every_format_is_there(pages: PageDesk) -> None:

@@ -58,13 +58,13 @@ def test_runs_are_counted_before_there_is_an_issue(seen: PageDesk) -> None:
 def test_one_is_added_from_the_form(pages: PageDesk, world: KindsWorld) -> None:
     assert add(pages).headers["location"] == "/known-issues?product=proof#KI-0001"
     (row,) = pages.page("/known-issues").rows("issues")
-    assert row["State"] == "● active"
+    assert row["State"] == "✓* applies"
     assert (row["Owner"], row["Seen"], row["Expected"]) == ("ops-team", "1", "1")
     assert row["Expires"] == "2026-03-20 19 days left"
     assert row["Where"] == "p*, here"
     assert row["About"] == "says dimensions"
     (told,) = pages.rows("/known-issues", "issues")
-    assert (told["status"], told["seen"], told["most"]) == ("active", 1, 1)
+    assert (told["status"], told["seen"], told["most"]) == ("applies", 1, 1)
     (issue,) = pages.stores.known_issues.list()
     assert (issue.url, issue.scope.platforms) == (GIVEN["url"], ("p*", "here"))
     (failure,) = pages.page("/failures").rows("failures")

@@ -25,7 +25,7 @@ def finish(pages: PageDesk, run: str, how: str = "failed") -> None:
             agent.line("phase", "unit", name="started"),
             agent.manifest("t/a.py::a", "t/a.py::b"),
             agent.test("t/a.py::a"),
-            agent.test("t/a.py::b", last, longrepr="E   ValueError: boom <b>now</b>"),
+            agent.test("t/a.py::b", last, longrepr="E   ValueError: boom 7 <b>now</b>"),
             agent.line("phase", "unit", name="finished", exit_code=0, duration_s=2.0),
         )
     pages.api.clock.move(seconds=90)
@@ -130,6 +130,7 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert shown.rows("cells")[0]["Cell"] == "here fake, SIMULATED: no gate accepts this"
     group = shown.rows("failures")[0]
     assert group["Cells"] == "there"
+    assert group["Failure"].startswith("ValueError: boom 7 <b>now</b> t/a.py:: b · ")
     link = shown.one(id="failures").one("tbody").all("a")[0]["href"]
     assert link.startswith("/failures/s1-")
     assert "<b>" not in pages.get(f"/runs/{run}").text.split("boom", 1)[1][:20]
@@ -181,6 +182,14 @@ def test_jobs_that_never_ran_for_one_reason_are_one_row(pages: PageDesk) -> None
     pages.stores.cells.conclude(cell, Cause(Outcome.ERRORED, "capacity"), at=at)
     jobs = pages.page(f"/runs/{run}").rows("jobs")
     assert [row["Job"] for row in jobs] == ["all 2 jobs unit, demo", "unit", "demo"]
+
+
+def test_the_duration_of_a_cell_is_that_of_its_jobs_as_everywhere(pages: PageDesk) -> None:
+    run = launch(pages)
+    finish(pages, run)
+    [here, _] = pages.page(f"/runs/{run}").rows("cells")
+    assert here["Duration"] == "2.0s"
+    assert "Duration 1m 30s since" in pages.page(f"/runs/{run}").text
 
 
 def test_an_attempt_that_was_lost_says_why(pages: PageDesk) -> None:
@@ -315,7 +324,7 @@ def test_an_ingested_run_has_no_figure_that_nobody_states(
     suite = f'<testsuite name="pytest" tests="1"{time}>{case}</testsuite>'
     run = pages.api.client.post(url, content=suite.encode()).json()["run"]
     shown = pages.page(f"/runs/{run}").text
-    assert f"Took {took} ingested" in shown
+    assert f"Duration {took} ingested" in shown
     [of_cell] = pages.page(f"/runs/{run}").rows("cells")
     assert of_cell["Duration"] == took
     assert "Cost – nobody states it" in shown

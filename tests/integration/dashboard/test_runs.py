@@ -39,10 +39,10 @@ def test_a_row_has_counts_of_done_and_of_living_cells(pages: PageDesk) -> None:
     assert [row["Run"] for row in rows] == [f"{run[:13]}…" for run in (new, old)]
     assert rows[0]["Tests"].startswith("100% 1/1 1 skipped")
     assert "missing" not in rows[0]["Tests"]  # they are awaited
-    assert rows[0]["Cells"] == "0 of 2 2 under way"
+    assert rows[0]["Cells passed"] == "0 of 2 2 under way"
     assert rows[1]["Tests"].startswith("50.0% 2/4 2 failed")
     assert rows[1]["Outcome"] == "✗ failed"
-    assert "there failed" in rows[1]["Cells"]
+    assert "there failed" in rows[1]["Cells passed"]
 
 
 def test_the_sign_behind_a_commit_is_explained_where_it_stands(pages: PageDesk) -> None:

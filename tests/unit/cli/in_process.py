@@ -78,6 +78,9 @@ class TestWiring:
     __test__ = False
     settings: Environment
     held_by: int | None = None
+    is_serving: bool = True
+    is_busy: bool = False
+    """Whether the holder goes on when it is asked to end."""
     served: list[dict[str, object]] = field(default_factory=list)
     clock: QuickClock = field(default_factory=QuickClock)
     documents = FileDocuments()
@@ -119,7 +122,10 @@ class TestWiring:
         return self.held_by
 
     def is_served(self) -> bool:
-        return self.held_by is not None
+        return self.held_by is not None and self.is_serving
+
+    def end_when_idle(self) -> None:
+        self.held_by = self.held_by if self.is_busy else None
 
     def database(self, *, upgrade: bool) -> DatabaseState:
         if self.held_by:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.starter.starter_files import files_for, inspect_project, write_all
+from orchestrator.cli.starter.starter_files import (
+    NOT_SHIPPED,
+    files_for,
+    inspect_project,
+    write_all,
+)
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, expand
 from tests.integration.wheel_making import wheel_bytes
@@ -250,7 +257,7 @@ def test_a_wheel_that_is_built_is_the_subject_and_nothing_shadows_it(
     manifest, matrix = written(folder)
     assert matrix.subject.wheel == "dist/*.whl"
     assert matrix.subject.version == "1.10"
-    assert manifest.exclude == exclude
+    assert manifest.exclude == (*NOT_SHIPPED, *exclude)
     assert manifest.job[0].env == {}
 
 
@@ -330,7 +337,7 @@ def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) ->
     wheel = wheel_bytes("shipshape", "1.10")
     (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
     manifest, matrix = written(folder)
-    assert (matrix.subject.wheel, manifest.exclude) == (None, ())
+    assert (matrix.subject.wheel, manifest.exclude) == (None, NOT_SHIPPED)
     assert "the tests are within the source" in " ".join(inspect_project(folder).notes)
 
 
@@ -366,7 +373,7 @@ def test_the_command_says_what_it_wrote_and_what_is_next(
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"wrote {tmp_path / n}" for n in ("payload.toml", "seatrial.yaml")]
     assert err.splitlines()[-1] == f"Next: seatrial run {tmp_path / 'seatrial.yaml'}"
-    assert len((tmp_path / "payload.toml").read_text().splitlines()) <= 11
+    assert len((tmp_path / "payload.toml").read_text().splitlines()) <= 12
 
 
 def test_a_project_without_tests_is_told_what_is_missing(
@@ -398,3 +405,17 @@ def test_a_broken_pyproject_is_a_sentence(
     assert run_init(str(tmp_path)) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"{tmp_path / 'pyproject.toml'}: cannot be read: Expected ']'")
+
+
+def test_a_policy_or_another_matrix_makes_no_other_payload(tmp_path: Path) -> None:
+    """Results of two payloads are no evidence of one build."""
+    folder = project(tmp_path / "a", {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
+    written(folder)
+    (tmp_path / "into").mkdir()
+    pack = partial(FilePayloadArchives(FileDocuments()).pack, folder, into=tmp_path / "into")
+    digest = pack().digest
+    (folder / "gate.yaml").write_text("kind: ReleaseGate\n")
+    (folder / "seatrial.yaml").write_text("kind: Matrix\n")
+    assert pack().digest == digest
+    (folder / "tests/test_a.py").write_text("# another\n")
+    assert pack().digest != digest

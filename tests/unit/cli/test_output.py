@@ -186,3 +186,26 @@ def test_the_width_of_a_pipe_is_not_that_of_the_terminal(
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
     assert session._console(io.StringIO()).width == width
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "code", "says"),
+    [
+        ({"held_by": None}, "finished", 0, "No controller runs in"),
+        ({"held_by": 7}, "finished", 2, "process 7 is `seatrial serve`: end it where it was"),
+        ({"held_by": 7, "is_serving": False}, "finished", 0, "(process 7) has ended."),
+        ({"held_by": 7, "is_serving": False}, "running", 1, f"process 7 works on {runs.RUN_ID}"),
+        ({"held_by": 7, "is_serving": False, "is_busy": True}, "finished", 1, "still at work"),
+    ],
+)
+def test_stop_ends_an_idle_background_controller_alone(
+    cli: Cli, controller: FakeController, facts: dict[str, object], state: str, code: int, says: str
+) -> None:
+    for name, value in facts.items():
+        setattr(cli.wiring, name, value)
+    listed = {"items": [runs.run(state=state)], "next": None}
+    controller.answers["GET", "/api/v1/runs"] = Answer.of(listed)
+    assert cli("stop") == code
+    assert says in cli.err
+    has_ended = cli.wiring.held_by is None
+    assert has_ended is (code == 0)

@@ -92,6 +92,11 @@ def test_the_evidence_names_what_differs():
     assert found.as_text()["nodeid"] == "a.py::test_a"
 
 
+def test_one_retest_is_one_time():
+    found = judged(FAILS, with_second("failed"))
+    assert "it failed 1 of 1 time." in str(found.evidence)
+
+
 def test_a_test_that_depends_on_those_before_it_is_not_called_flaky():
     def tell(ask: RetestPlan, key: str, time: int) -> str:
         return "failed" if ask.whole else "passed"

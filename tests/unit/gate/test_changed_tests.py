@@ -98,6 +98,25 @@ def test_the_remedy_stands_beside_what_is_missed():
     assert after.endswith("`seatrial gate approve release`; or test a new wheel.")
 
 
+BY_VERSION = "Only one of the runs has a wheel or a commit, so it is not known whether the subject"
+
+
+@pytest.mark.parametrize(
+    ("is_by_version", "says"),
+    [
+        (False, "Nothing of the subject changed: see whether it was the test"),
+        (True, f"{BY_VERSION} changed: see whether it was the test"),
+    ],
+)
+def test_that_the_subject_is_the_same_is_said_only_where_it_is_known(is_by_version, says):
+    away = {"run": "run-0", "payload": "ef" * 32, "is_by_version": is_by_version}
+    other = failed("t.py::wrong", **away)
+    verdict = judge(policy(), snapshot(cell("gcp-l4", job("mended", passed_after=(other,)))))
+    told = result(verdict, "flaky/mended@gcp-l4").sentence
+    assert says in told
+    assert ("Nothing of the subject changed" in told) is not is_by_version
+
+
 def test_what_was_lost_with_a_module_or_a_folder_is_told_there():
     tests = Counter(["t_gpu.py::a", "gpu/t.py::b", "t_gpu.pyx::c"])
     baseline = BaselineTests(("run-0",), {"moe": tests})

@@ -24,8 +24,9 @@ from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.run_record import Evidence
 from reports.exports.entries import groups_of
 from reports.exports.registry import FORMATS, ExportError, export
+from reports.registry import model_of
 from tests.unit.reports.builders import START, Jobs, T, cell_of, evidence_of, passing, results_of
-from tests.unit.reports.stories import STORIES, release, story
+from tests.unit.reports.stories import STORIES, local, not_available, release, story
 
 GOOD = {"passed", "skipped", "xfailed", "xpassed"}
 FORMULA = ("=1+2", "+1", "-1", "@x", "\tx", "  =cmd()", "|calc", "＝1")
@@ -186,7 +187,7 @@ def test_tests_that_are_only_counted_are_properties_and_pass_nowhere() -> None:
     assert (document.get("tests"), document.get("errors")) == ("1", "1")
     summary = _ctrf(evidence)["summary"]
     assert summary["passed"] == 0
-    assert summary["extra"] == {"unnamed": {"here/x": {"passed": 10, "failed": 10}}}
+    assert summary["extra"]["unnamed"] == {"here/x": {"passed": 10, "failed": 10}}
     predicate = _statements(evidence)[0]["predicate"]
     assert predicate["passedTests"] == []
     assert predicate["seatrial"]["unnamed"] == {"here/x": {"passed": 10, "failed": 10}}
@@ -339,3 +340,29 @@ def test_any_words_make_documents_that_can_be_read(told: list[tuple[str, T, str]
     assert len(_statements(evidence)) == 1
     bad = sum(test.outcome.word not in GOOD for test in tests)
     assert sum(t["status"] == "failed" for t in _ctrf(evidence)["tests"]) == (bad or 1)
+
+
+def test_a_cell_in_which_nothing_was_recorded_has_no_provenance() -> None:
+    evidence = evidence_of(local(), not_available(), outcome=Outcome.PASSED)
+    here, nowhere = evidence.record.cells
+    assert {row["cell"]: row["provenance"] for row in _rows(evidence)} == {
+        here.id: "agent",
+        nowhere.id: "none",
+    }
+    assert {t["extra"]["cell"]: t["extra"]["provenance"] for t in _ctrf(evidence)["tests"]} == {
+        here.id: "agent",
+        nowhere.id: "none",
+    }
+    assert [column.provenance for column in model_of("results", evidence).columns] == [
+        "agent",
+        "none",
+    ]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_ctrf_document_says_how_its_total_comes_about(name: str) -> None:
+    """As a JUnit document does, in the same words."""
+    evidence = story(name)
+    said = _ctrf(evidence)["summary"]["extra"]
+    told = {p.get("name"): p.get("value") for p in _junit(evidence).findall("properties/property")}
+    assert {key: str(number) for key, number in said.items() if key != "unnamed"} == told

@@ -16,7 +16,7 @@ from orchestrator.application.gate_status import (
     gate_statuses,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import age, cut
+from orchestrator.dashboard.labels import age, shortened
 from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import (
@@ -60,9 +60,13 @@ def _text(status: GateStatus, wait: PendingItem) -> Text:
         case WaitReason.POLICY:
             return Text("a verdict by its present policy", f"{gate}#policy")
         case WaitReason.APPROVAL:
-            return Text(cut(wait.sentence, _LONGEST), f"{gate}#approvals")
+            return _sentence(wait, f"{gate}#approvals")
         case WaitReason.EVIDENCE:
-            return Text(cut(wait.sentence, _LONGEST))
+            return _sentence(wait)
+
+
+def _sentence(wait: PendingItem, href: str = "") -> Text:
+    return Text(shortened(wait.sentence, _LONGEST), href, is_sentence=True)
 
 
 GATES_SHOWN = 100

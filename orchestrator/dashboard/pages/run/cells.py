@@ -156,7 +156,6 @@ def cell_table(record: RunRecord, now: datetime) -> Table:
 
 def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime) -> Row:
     stays = phases(cell, record.run, now)
-    is_done = cell.state is CellState.DONE
     picture = drawn(stays, record.run.created_at, end)
     seconds = [stay.seconds for stay in stays]
     href = urls.cell_url(record.run.id, cell.id)
@@ -166,7 +165,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             Badge(cell.outcome or cell.state, note=why_of(cell)),
             TestCounts(shown_counts(cell), href),
             PictureCell(picture, seconds, phases_text(stays)),
-            Span(cell.jobs_s if cell.ingested else _took(stays, is_done=is_done)),
+            Span(cell.jobs_s),
             Usd(cell.cost_usd),
             Number(len(cell.attempts)),
             Text("log", urls.log_url(record.run.id, cell.id)),
@@ -179,14 +178,6 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
 def shown_counts(cell: CellRecord) -> Counts:
     """Return the counts; while the cell runs, missing tests are awaited."""
     return cell.counts if cell.state is CellState.DONE else replace(cell.counts, missing=0)
-
-
-def _took(stays: tuple[Phase, ...], *, is_done: bool) -> float | None:
-    """Return the cell's duration without its time in the queue."""
-    at_work = [stay for stay in stays if stay.state is not CellState.QUEUED]
-    if not at_work and not is_done:
-        return None
-    return sum(stay.seconds for stay in at_work)
 
 
 def _about(cell: CellRecord) -> str:

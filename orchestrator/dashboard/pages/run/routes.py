@@ -104,13 +104,14 @@ def _group_row(group: FailureGroup) -> Row:
     known = ", ".join((*group.known_issues, *group.quarantines))
     tolerated = f"{group.tolerated} of {group.count} tolerated" if known else ""
     place = urls.KNOWN_ISSUES if group.known_issues else urls.FLAKY if known else ""
-    signature = group.signature
+    signature, more = group.signature, len(group.tests) - 1
+    first = f"{group.tests[0]} and {more} more" if more > 0 else "".join(group.tests)
     return Row(
         (
             Text(
-                f"{signature.exception or 'failure'}: {signature.message}",
+                f"{signature.exception or 'failure'}: {group.message or signature.message}",
                 urls.signature_url(signature.id),
-                note=" · ".join(part for part in (signature.frame, signature.id) if part),
+                note=" · ".join(part for part in (first, signature.frame, signature.id) if part),
             ),
             Number(group.count),
             Number(group.test_count),

@@ -186,8 +186,8 @@ def _failed_first(
     if after:
         said.append(
             f"{where} {counted(len(after), 'result')} failed with another payload, and passed with"
-            f" this one: {some(sorted(passed), 3)}. Nothing of the subject changed: see whether it"
-            " was the test that was wrong."
+            f" this one: {some(sorted(passed), 3)}. {_what_changed(after)}: see whether it was the"
+            " test that was wrong."
         )
     return RuleResult(
         id=f"{FLAKY}/{ruled_job.name}",
@@ -203,6 +203,15 @@ def _failed_first(
         },
         failing={one.failing.name: one.left for one in left},
         by=tuple(sorted(by | {f"payload {one.payload[:12]}" for one in after})),
+    )
+
+
+def _what_changed(after: Sequence[FailedTest]) -> str:
+    if not any(one.is_by_version for one in after):
+        return "Nothing of the subject changed"
+    return (
+        "Only one of the runs has a wheel or a commit, so it is not known whether the subject"
+        " changed"
     )
 
 
