@@ -92,6 +92,10 @@ adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS 
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
 
+fuzz-rest: $(VENV)/.test ## Drawn requests to every operation of REST, and chains of them, by five roles on both databases (10 minutes)
+	$(PIP) --quiet --no-deps --upgrade --target var/schemathesis schemathesis harfile hypothesis-graphql jsonschema-rs pyrate-limiter
+	PYTHONPATH=var/schemathesis $(TESTS) -q -s tests/integration/rest_by_role.py
+
 chaos: $(VENV)/.test ## Kill and stop controllers at random moments for SECONDS_OF_CHAOS: no machine is left, no result lost or doubled (3 minutes)
 	$(CONTAINED) $(BIN)/python -m tests.chaos $(SECONDS_OF_CHAOS) $(SEED)
 
@@ -171,4 +175,4 @@ $(VENV)/.docs: $(VENV)/.run
 	$(call twice,$(PIP) --quiet --editable '.[$(DOCS_EXTRAS)]')
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact release audit format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz fuzz-rest lab lab-release lab-shell cloud-smoke first-contact release audit format docs vendor clean

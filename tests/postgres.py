@@ -28,7 +28,7 @@ import pytest
 from orchestrator.store.database import migrate
 
 _START_TIMEOUT_S = 30
-_TEMPLATE = "seatrial_template"
+TEMPLATE = "seatrial_template"
 _SHARED = "seatrial_shared"
 _VACUUM_EACH = 50
 """Deleted rows stay in the files until then."""
@@ -175,7 +175,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     """A server with a migrated template."""
     server = start_postgres()
     try:
-        migrate(server.create(_TEMPLATE))
+        migrate(server.create(TEMPLATE))
         yield server
     finally:
         server.stop()
@@ -191,7 +191,7 @@ def postgres_url_factory(postgres_server: PostgresServer) -> Iterator[Callable[.
 
     def make(*, migrated: bool = True) -> str:
         made.append(f"test_{next(_numbers)}")
-        return postgres_server.create(made[-1], _TEMPLATE if migrated else None)
+        return postgres_server.create(made[-1], TEMPLATE if migrated else None)
 
     yield make
     for name in made:
@@ -232,7 +232,7 @@ class SharedDatabase:
         self._connection.close()
 
     def _make(self) -> None:
-        self.url = self._server.create(_SHARED, _TEMPLATE)
+        self.url = self._server.create(_SHARED, TEMPLATE)
         self._connection = psycopg.connect(self.url, autocommit=True)
         # Without triggers there is no order in which rows must go.
         self._ask("SET session_replication_role = replica")

@@ -118,6 +118,11 @@ ENTRIES = {
         "run:run_command",
         "Launch a matrix and watch it to its end. The exit code is the outcome.",
     ),
+    "payload": CommandEntry(
+        _WORK,
+        "run:payload_command",
+        "List the files that a payload ships, with their sizes. Launches and uploads nothing.",
+    ),
     "rerun": CommandEntry(
         _WORK,
         "run:rerun_command",

@@ -441,6 +441,12 @@ def _pack(
         packed = session.wiring.pack(folder, scratch, manifest_from=None if folder == own else own)
     except RefusedError as error:
         raise CliError(str(error)) from None
+    tell_unshipped(session, packed)
+    return packed
+
+
+def tell_unshipped(session: Session, packed: PackedPayload) -> None:
+    """Say which files of a payload are not shipped although its files or tests need them."""
     for name in packed.unshipped:
         session.say(
             f"note: the payload imports {name}, which is not shipped, because git ignores it."
@@ -456,7 +462,6 @@ def _pack(
         session.say(_unshipped(packed.unshipped_data, one, f"{many} them"))
     for text in packed.missing_tests:
         session.say(f"note: payload.toml: {text}; pytest ends with an error if no job writes it")
-    return packed
 
 
 def _unshipped(names: Sequence[str], one: str, many: str) -> str:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     cast,
     exists,
     func,
+    literal,
     or_,
     select,
     type_coerce,
@@ -199,6 +200,14 @@ class ListPage(list[Item], Generic[Item, Cursor]):
         return ListPage([read(*row) for row in self], self.next)  # type: ignore[misc]  # of rows
 
 
+def cursor_value(cursor: Any) -> ColumnElement[Any]:  # noqa: ANN401 - of the key's type
+    """Return a cursor for a comparison with its key.
+
+    Callers may name a number that the key's column cannot hold, which Postgres refuses.
+    """
+    return literal(cursor, BigInteger() if isinstance(cursor, int) else None)
+
+
 def page_of(
     session: Session,
     query: Select[*Values],
@@ -220,7 +229,8 @@ def page_of(
     if asked is None:
         return ListPage(session.execute(query).all())
     if asked.last is not None:
-        query = query.where(key < asked.last if newest_first else key > asked.last)
+        last = cursor_value(asked.last)
+        query = query.where(key < last if newest_first else key > last)
     rows = session.execute(query.add_columns(key).limit(asked.limit + 1)).all()
     shown = rows[: asked.limit]
     return ListPage([row[:-1] for row in shown], shown[-1][-1] if len(rows) > len(shown) else None)

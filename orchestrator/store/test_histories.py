@@ -16,7 +16,7 @@ from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import ListPage
+from orchestrator.store.sql import ListPage, cursor_value
 from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
 
 
@@ -44,7 +44,7 @@ class TestStore:
         if contains:
             query = query.where(TestCaseRow.nodeid.contains(contains, autoescape=True))
         if after is not None:
-            query = query.where(TestCaseRow.id > after)
+            query = query.where(TestCaseRow.id > cursor_value(after))
         with self._sessions.read() as session:
             found = list(_read(session, query))
         more = len(found) > limit

@@ -18,6 +18,7 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, 
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import AliasState, NameChange
 from orchestrator.store.aliases import AliasConflictError
+from orchestrator.store.sql import PageAsked
 from tests.databases import NOW, Agent, after, attempt, create, together
 from tests.unit.domain.failure_cases import (
     A10G_TESTS,
@@ -408,3 +409,11 @@ def test_times_are_aware(stores):
     (failure,) = stores.failures.of_run("run-1")
     assert failure.at.tzinfo == UTC
     assert isinstance(failure.at, datetime)
+
+
+def test_no_cursor_is_too_great_for_a_list(stores):
+    """A cursor of REST may have 53 bits, and a column's numbers 31."""
+    greatest = 2**53 - 1
+    assert stores.aliases.list(page=PageAsked(5, greatest)) == []
+    assert stores.tests.page(product=None, job=None, contains="", limit=5, after=greatest) == []
+    assert stores.outbox.log("c-none", limit=5, before=greatest) == []

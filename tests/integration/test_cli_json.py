@@ -85,7 +85,8 @@ UNCHANGING |= {"alias list", "channel list", "channel log", "schedule list", "sc
 UNCHANGING |= {"audit list", "audit export", "audit verify", "token list", "session list"}
 UNCHANGING |= {"db check", "schema matrix", "schema payload", "schema policy", "backup"}
 ON_THIS_COMPUTER = {"init", "bootstrap", "serve", "controller", "db upgrade", "restore"}
-"""These ask no controller; `restore` writes an entry of its own."""
+ON_THIS_COMPUTER |= {"payload", "stop"}
+"""These change nothing over REST; `restore` writes an entry of its own."""
 ROOT = Path(__file__).parents[2]
 JUNIT = """\
 <testsuite tests="1"><testcase classname="tests.test_a" name="test_b" time="0.5"/></testsuite>

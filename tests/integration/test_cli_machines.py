@@ -164,6 +164,10 @@ def test_prices_are_read_anew_and_listed(cli: Cli, controller: FakeController) -
     assert cli("cost", "--prices") == 0
     assert "$1.006" in cli.out
     assert "pricing API" in cli.out
+    controller.answers["GET", f"{COSTS}/prices"] = Answer.of({"items": []})
+    assert cli("cost", "--prices") == 0
+    assert cli.out == ""
+    assert "No price is known" in cli.err
 
 
 def test_show_says_why_a_machine_is_where_it_is(cli: Cli, controller: FakeController) -> None:

@@ -104,7 +104,7 @@ _POLL_S = 0.2
 
 
 def stop_command(context: typer.Context) -> None:
-    """Stop the controller that commands start in the background.
+    """Stop the controller that commands start in the background, once no run is unfinished.
 
     It is refused while a run is unfinished; a controller of `seatrial serve` is left alone.
     """

@@ -130,7 +130,14 @@ def _prices(session: Session, client: Seatrial, *, as_json: bool) -> None:
     if as_json:
         session.print_json(answer.json.get("items"))
         return
-    session.out.print(prices_table(session.out, answer.records))
+    known = list(answer.records)
+    if known:
+        session.out.print(prices_table(session.out, known))
+    else:
+        session.say(
+            "No price is known: each provider that rents machines is an extra, with prices of"
+        )
+        session.say("its own: `pip install 'seatrial[aws]'`.")
 
 
 def _terminate(

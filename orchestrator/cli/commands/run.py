@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,8 +31,15 @@ from orchestrator.cli.commands.options import (
     YesOption,
 )
 from orchestrator.cli.connect import REPORT_LIMIT_S, REPORT_POLL_S
-from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, WAITED_TOO_LONG, CliError
-from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
+from orchestrator.cli.errors import (
+    DETACHED,
+    FAILED,
+    NO_VERDICT,
+    WAITED_TOO_LONG,
+    CliError,
+    RefusedError,
+)
+from orchestrator.cli.launch_request import ask, read_order, stated_commit, tell_unshipped, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
@@ -43,7 +51,7 @@ from orchestrator.client.transport import Answer
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.outcome import EXIT_CODES
 from orchestrator.domain.run_record import RunResponse
-from orchestrator.domain.units import plural
+from orchestrator.domain.units import plural, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,28 @@ def plan_command(
         session.say(f"{many} cannot be launched as things are: {', '.join(stuck)}")
     if stuck or any(host.failure for host in shown.hosts):
         raise typer.Exit(FAILED)
+
+
+def payload_command(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="With payload.toml; or a .tar.gz of it.")
+    ] = Path(),
+) -> None:
+    """List the files that a payload ships, with their sizes. Launches and uploads nothing."""
+    session = session_of(context)
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
+        try:
+            packed = session.wiring.pack(folder, Path(scratch))
+        except RefusedError as error:
+            raise CliError(str(error)) from None
+        with tarfile.open(packed.path) as archive:
+            files = [one for one in archive if not one.isdir()]
+    for one in files:
+        session.print(f"{size(one.size):>9}  {one_line(one.name)}")
+    many, whole = plural(len(files), "file"), size(packed.size_bytes)
+    session.say(f"{many}, {whole} packed, sha256 {packed.digest}")
+    tell_unshipped(session, packed)
 
 
 def _print_plan(session: Session, shown: Plan, *, checked: bool) -> None:

@@ -209,3 +209,17 @@ def test_stop_ends_an_idle_background_controller_alone(
     assert says in cli.err
     has_ended = cli.wiring.held_by is None
     assert has_ended is (code == 0)
+
+
+def test_the_files_of_a_payload_are_listed_without_a_launch(cli: Cli) -> None:
+    folder = cli.folder / "pay"
+    (folder / "gate.yaml").write_text("a policy")
+    assert cli("payload", str(folder)) == 0
+    names = [line.split()[-1] for line in cli.out.splitlines()]
+    assert names == ["payload.toml", "gate.yaml", "tests/test_a.py"]
+    assert cli.err.startswith("3 files, ")
+    text = (folder / "payload.toml").read_text()
+    (folder / "payload.toml").write_text('exclude = ["gate.yaml"]\n' + text)
+    assert cli("payload", str(folder)) == 0
+    assert "gate.yaml" not in cli.out
+    assert cli("payload", str(cli.folder / "none")) == 2
