@@ -37,7 +37,7 @@ from orchestrator.domain.manifest import (
     dropped_exit_codes,
     untested,
 )
-from orchestrator.domain.matrix import CellPlan, Matrix, Platform, jobs_left_out
+from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
     REFRESH,
