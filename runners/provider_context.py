@@ -53,8 +53,8 @@ def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
             refused.setdefault(str(error), error)
     if len(refused) > 1:
         raise ConfigError("; ".join(refused), extent=Extent.PROJECT)
-    for error in refused.values():
-        raise error
+    for refusal in refused.values():
+        raise refusal
     return result[0]
 
 
