@@ -1,4 +1,4 @@
-"""What every provider is constructed with, and how it words a message of its cloud."""
+"""What every provider is constructed with, and how it words messages of its cloud."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from orchestrator.domain.machine import StaticHosts
     from orchestrator.domain.prices import PriceBook
 import re
+
+from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,30 @@ class ProviderContext:
     """The clock."""
     templates: Path = Path("templates")
     """The folder with ``cloud_init/``."""
+
+
+def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
+    """Return the call's result; each check is made too, so that all that is missing is told.
+
+    Raises:
+        NotOfferedError: The call's: nothing that the checks miss would change that.
+        ProviderError: The only refusal.
+        ConfigError: The sentences of all refusals, where there are several.
+    """
+    refused: dict[str, ProviderError] = {}
+    result: list[T] = []
+    for one in (lambda: result.append(call()), *checks):
+        try:
+            one()
+        except NotOfferedError:
+            raise
+        except ProviderError as error:
+            refused.setdefault(str(error), error)
+    if len(refused) > 1:
+        raise ConfigError("; ".join(refused), extent=Extent.PROJECT)
+    for refusal in refused.values():
+        raise refusal
+    return result[0]
 
 
 LIMIT = 600

@@ -4,11 +4,13 @@ Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes 
 seconds. Whatever came from a machine is plain data here.
 
 Imported before every module with routes, because a route takes the description of its answer
-when it is declared.
+when it is declared. The store's tables are imported before it: a column keeps whole records, and
+takes their description when it is declared, too.
 """
 
 from __future__ import annotations
 
+import orchestrator.store.tables  # noqa: F401 - their columns keep fields that answers leave out
 from orchestrator.api.models import documented
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.audit import AuditVerification, ChainedEntry

@@ -8,7 +8,7 @@ from decimal import Decimal
 from operator import itemgetter
 
 from orchestrator.application.cell.environment import ExpectedShipments, image_name
-from orchestrator.application.cell.flow_context import billed_minutes
+from orchestrator.application.cell.flow_context import billed_minutes, minutes_in_words
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, payload_of, spec_of
@@ -28,7 +28,6 @@ from orchestrator.domain.machine import (
     CredentialsError,
     Extent,
     NotOfferedError,
-    Provider,
     ProviderError,
 )
 from orchestrator.domain.manifest import (
@@ -38,7 +37,7 @@ from orchestrator.domain.manifest import (
     dropped_exit_codes,
     untested,
 )
-from orchestrator.domain.matrix import CellPlan, Matrix, Platform, jobs_left_out
+from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
     REFRESH,
@@ -54,7 +53,8 @@ from orchestrator.domain.units import most_usd, price
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _OVER = "one attempt may cost {} at its cheapest place, which does not fit"
-_LISTED = "by its price list, an attempt costs at most {} ({} at {}/h, {})"
+_LISTED = "by its price list, an attempt costs at most {}: {} of {} at {}/h ({})"
+_LISTED_AND_OTHERS = "; places without a known price may be rented, too"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
@@ -83,7 +83,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     needed = why_price_is_needed(budgets, allow_unknown_price=matrix.limits.allow_unknown_price)
     uses = context.stores.leases.budget_uses(budgets, context.clock.now())
     limits = [*_limit_of_run(matrix), *uses]
-    placed = [_within(_planned(context, plan, minutes, needed), minutes, limits) for plan in plans]
+    placed = [_within(_planned(context, plan, spec, needed), minutes, limits) for plan in plans]
     spec = spec_of(context, order, payload.manifest, matrix)
     sent = _shipments(context, spec, payload.size_bytes, placed)
     refused = {one.cell: one.refusal for one in sent}
@@ -161,7 +161,7 @@ def _limit_of_run(matrix: Matrix) -> Iterator[BudgetUse]:
         yield BudgetUse(Budget(Period.RUN, matrix.limits.max_usd), _NOTHING, _NOTHING)
 
 
-def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> PlannedCell:
+def _planned(context: Context, plan: CellPlan, spec: RunSpec, needed: str) -> PlannedCell:
     """Plan one cell; `needed` says why a known price is needed, and is empty if none is."""
     provider = context.provider(plan.platform.provider)
     try:
@@ -169,9 +169,9 @@ def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> P
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
-        listed = _list_price(provider, plan.platform, minutes)
-        return PlannedCell(plan, (), None, "; ".join(filter(None, (str(error), listed))))
+        return _listed(context, plan, spec, needed, str(error))
     places = without_old_prices(places, context.clock.now(), allowed=not needed)
+    minutes = billed_minutes(spec)
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
     if not known and needed:
@@ -192,19 +192,28 @@ def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> P
     return PlannedCell(plan, places, max(known) if told else None, note, image)
 
 
-def _list_price(provider: Provider, platform: Platform, minutes: float) -> str:
-    """Return what an attempt costs at most by the provider's own list; empty without a price."""
+def _listed(
+    context: Context, plan: CellPlan, spec: RunSpec, needed: str, refusal: str
+) -> PlannedCell:
+    """Plan a cell whose provider refuses: the provider's own list says its maximum cost."""
+    provider = context.provider(plan.platform.provider)
     try:
-        places = provider.listed_places(platform) if isinstance(provider, PriceLists) else ()
+        found = provider.listed_places(plan.platform) if isinstance(provider, PriceLists) else ()
     except ProviderError:
-        return ""
-    priced = [(worst_usd(place, minutes) or _NOTHING, place) for place in places if place.priced]
+        found = ()
+    listed = without_old_prices(found, context.clock.now(), allowed=not needed)
+    minutes = billed_minutes(spec)
+    costs = [(worst_usd(place, minutes), place) for place in listed if place.priced]
+    priced = [(amount, place) for amount, place in costs if amount is not None]
     if not priced:
-        return ""
+        return PlannedCell(plan, (), None, refusal)
     most, dearest = max(priced, key=itemgetter(0))
-    return _LISTED.format(
-        most_usd(most), dearest.instance_type, price(dearest.usd_per_hour), dearest.priced
+    rate = price(dearest.usd_per_hour)
+    told = _LISTED.format(
+        most_usd(most), minutes_in_words(spec), dearest.instance_type, rate, dearest.priced
     )
+    note = f"{refusal}; {told}{'' if needed else _LISTED_AND_OTHERS}"
+    return PlannedCell(plan, (), most if needed else None, note)
 
 
 def _within(planned: PlannedCell, minutes: float, limits: Iterable[BudgetUse]) -> PlannedCell:

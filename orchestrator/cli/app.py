@@ -96,7 +96,7 @@ ENTRIES = {
     "init": CommandEntry(
         _START,
         "init:init_command",
-        "Write payload.toml and seatrial.yaml for an existing project, so that it can be run.",
+        "Write payload.toml, seatrial.yaml and gate.yaml for an existing project.",
     ),
     "doctor": CommandEntry(
         _START,

@@ -27,6 +27,7 @@ from runners.aws.network import Network
 from runners.aws.platform_config import Ec2PlatformConfig, Location, shipped
 from runners.aws.prices import PriceList
 from runners.aws.sdk import Answer, AwsAccount
+from runners.provider_context import after_checks
 
 MINIMUM_S = 60
 _DEAREST = Decimal("Infinity")
@@ -53,6 +54,11 @@ class Ec2PlaceFinder:
                 configured.
             ProviderError: Nothing was found, and a location did not answer.
         """
+        return after_checks(  # a plan reports it already, not only a launch
+            lambda: self._places(config, prices), lambda: self._network.require_way_in(config)
+        )
+
+    def _places(self, config: Ec2PlatformConfig, prices: PriceList) -> tuple[Place, ...]:
         types = self._catalogue.chosen(config)
         failed: list[ProviderError] = []
         found: dict[str, Place] = {}
@@ -67,7 +73,6 @@ class Ec2PlaceFinder:
                 found.setdefault(place.name, place)
         if not found:
             raise failed[0] if failed else self._not_offered(config, types)
-        self._network.require_way_in(config)  # a plan reports it already, not only a launch
         if config.cheapest:
             return tuple(sorted(found.values(), key=lambda place: place.usd_per_hour or _DEAREST))
         return tuple(found.values())

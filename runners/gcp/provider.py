@@ -50,7 +50,7 @@ from runners.google.responses import (
     of_operation,
     read,
 )
-from runners.provider_context import ProviderContext
+from runners.provider_context import ProviderContext, after_checks
 from runners.shell.proxy_command import require_programs
 
 _CONSOLE_BYTES = 64 * 1024
@@ -158,8 +158,13 @@ class GcpProvider:
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Zones by market, location and type. Raises ProviderError."""
+        # a plan reports them already, not only a launch
+        return after_checks(
+            lambda: self._offered(platform), lambda: self._ingress(parse_platform(platform))
+        )
+
+    def _offered(self, platform: Platform) -> tuple[Place, ...]:
         places = self._offers.places(platform)
-        self._ingress(parse_platform(platform))  # a plan reports it already, not only a launch
         self._clients.require_account()
         return places
 

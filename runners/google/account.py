@@ -47,6 +47,7 @@ def host_key_in(attributes: Iterable[tuple[str, str]]) -> str:
 
 _REFUSED_S = 60.0
 """For so long a refusal is repeated: without credentials each try waits for a metadata server."""
+_NO_PROJECT = "no Google Cloud project is named: set SEATRIAL_GCP_PROJECT"
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
@@ -71,9 +72,7 @@ class GoogleAccount:
         if not named and not self.is_simulated:
             named = self._default[1] or ""
         if not named:
-            raise ConfigError(
-                "no Google Cloud project is named: set SEATRIAL_GCP_PROJECT", extent=Extent.PROJECT
-            )
+            raise ConfigError(_NO_PROJECT, extent=Extent.PROJECT)
         return named
 
     @property
@@ -89,7 +88,12 @@ class GoogleAccount:
             CredentialsError: Nobody is signed in; an emulation needs nobody.
             ProviderUnavailableError: The metadata server does not answer.
         """
-        if self.project and not self.is_simulated:
+        try:
+            _ = self.project
+        except CredentialsError as error:
+            told = f"{error}; {_NO_PROJECT}, unless the credentials name one"
+            raise CredentialsError(told, code=error.code, extent=error.extent) from error
+        if not self.is_simulated:
             _ = self.credentials
 
     @cached_property

@@ -18,7 +18,7 @@ from orchestrator.domain.quota import Demand, Quota, QuotaLevel
 from runners.google.account import GoogleAccount
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
-from runners.provider_context import ProviderContext
+from runners.provider_context import ProviderContext, after_checks
 from runners.tpu.client import TpuApi
 from runners.tpu.deletion import Deleter
 from runners.tpu.launch import TpuLauncher
@@ -75,11 +75,13 @@ class TpuProvider:
             NotOfferedError: No zone offers the type.
             CredentialsError: Nobody is signed in.
         """
+        is_public = parse_platform(platform).public
+        ways = [lambda: required_ingress(self._context.settings)] if is_public else []
+        return after_checks(lambda: self._offered(platform), *ways)
+
+    def _offered(self, platform: Platform) -> tuple[Place, ...]:
         self._clients.require_account()
-        places = self._finder.places(platform)
-        if parse_platform(platform).public:
-            required_ingress(self._context.settings)
-        return places
+        return self._finder.places(platform)
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Request a TPU; the same token returns the same one. Raises ProviderError."""

@@ -421,9 +421,10 @@ def test_a_plan_of_a_cloud_that_is_not_reached_says_its_list_price_with_its_date
     def refused(*_: object) -> tuple[Place, ...]:
         raise CredentialsError("no credentials", extent=Extent.PROJECT)
 
-    def notes() -> set[str]:
-        plan = read(Plan, empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json())
-        assert {cell.worst_usd for cell in plan.cells} == {None}
+    def notes(worst_usd: str | None = None, matrix: str = MATRIX, hold: int = 0) -> set[str]:
+        asked = {"matrix": matrix, "hold_minutes": hold}
+        plan = read(Plan, empty.client.post("/api/v1/plan", json=asked).json())
+        assert {cell.worst_usd for cell in plan.cells} == {worst_usd and Decimal(worst_usd)}
         assert not any(cell.is_launchable for cell in plan.cells)
         return {cell.note for cell in plan.cells}
 
@@ -436,9 +437,18 @@ def test_a_plan_of_a_cloud_that_is_not_reached_says_its_list_price_with_its_date
     facts = {"instance_type": "g5.xlarge", "priced": "table 2026-11-21"}
     dear = Place("a/g5.xlarge", price_usd_per_hour=Decimal(2), **facts)
     listing(replace(dear, price_usd_per_hour=Decimal(1)), dear)
-    [note] = notes()
-    assert note.startswith("no credentials; by its price list, an attempt costs at most $")
-    assert note.endswith(" (g5.xlarge at $2.00/h, table 2026-11-21)")
+    told = "no credentials; by its price list, an attempt costs at most "
+    parts = "max_minutes 30, 10 to launch, 15 to terminate"
+    source = "of g5.xlarge at $2.00/h (table 2026-11-21)"
+    short = MATRIX.replace("limits: {", "limits: {max_minutes: 30, ")
+    assert notes("1.8334", short) == {f"{told}$1.84: 55 minutes ({parts}) {source}"}
+    held = f"{told}$2.17: 65 minutes ({parts}, 10 to hold it) {source}"
+    assert notes("2.1667", short, 10) == {held}
+    anywhere = short.replace("limits: {", "limits: {allow_unknown_price: true, ")
+    others = "places without a known price may be rented, too"
+    assert notes(None, anywhere) == {f"{told}$1.84: 55 minutes ({parts}) {source}; {others}"}
+    listing(replace(dear, priced_at=empty.desk.context.clock.now() - timedelta(days=91)))
+    assert notes() == {"no credentials"}
     listing(replace(dear, priced=""))
     assert notes() == {"no credentials"}
     monkeypatch.setattr(empty.provider, "listed_places", refused, raising=False)

@@ -10,11 +10,13 @@ import pytest
 from orchestrator.domain.machine import (
     ConfigError,
     CredentialsError,
+    Extent,
     MachineState,
     ProviderUnavailableError,
     SshAddress,
 )
 from runners.aws import AwsProvider
+from runners.aws.catalogue import InstanceCatalogue
 from tests.integration.aws_world import (
     CIDR,
     PLATFORM,
@@ -66,6 +68,20 @@ def test_a_public_machine_needs_somebody_to_let_in(cloud: AwsCloud) -> None:
     with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR"):  # a plan says so already
         aws.places(as_platform(PLATFORM))
     assert not calls(cloud, "RunInstances")
+
+
+def test_missing_credentials_and_a_missing_ingress_are_one_refusal(
+    cloud: AwsCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CredentialsError("no credentials", extent=Extent.PROJECT)
+
+    aws = AwsProvider(context(ingress_cidr=""))
+    monkeypatch.setattr(InstanceCatalogue, "zones", refuse)
+    with pytest.raises(ConfigError, match=r"^no credentials; SEATRIAL_INGRESS_CIDR is not set"):
+        aws.places(as_platform(PLATFORM))
+    with pytest.raises(CredentialsError, match=r"^no credentials$"):
+        aws.places(as_platform({**PLATFORM, "connect": "private"}))
 
 
 def test_a_private_machine_is_reached_by_its_private_address(cloud: AwsCloud) -> None:

@@ -314,6 +314,18 @@ def billed_minutes_of(max_minutes: float, hold_minutes: float) -> float:
     return max_minutes + hold_minutes + ORDER_MINUTES + RELEASE_MINUTES
 
 
+def minutes_in_words(spec: RunSpec) -> str:
+    """Return the maximum billed minutes with their parts.
+
+    ``55 minutes (max_minutes 30, 10 to launch, 15 to terminate)``.
+    """
+    parts = [f"max_minutes {spec.matrix.limits.max_minutes:g}", f"{ORDER_MINUTES} to launch"]
+    parts.append(f"{RELEASE_MINUTES} to terminate")
+    if spec.hold_minutes:
+        parts.append(f"{spec.hold_minutes:g} to hold it")
+    return f"{billed_minutes(spec):g} minutes ({', '.join(parts)})"
+
+
 def record_machine_ended_at(
     stores: Stores, lease: Lease, machine: Machine, *, since: datetime | None, at: datetime
 ) -> Lease:

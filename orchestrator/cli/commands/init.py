@@ -17,10 +17,13 @@ def init_command(
         Path, typer.Argument(metavar="[FOLDER]", help="The project.", show_default="here")
     ] = Path(),
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there already.")
+        bool, typer.Option("--force", help="Replace payload.toml and seatrial.yaml if they exist.")
     ] = False,
 ) -> None:
-    """Write payload.toml and seatrial.yaml for an existing project, so that it can be run."""
+    """Write payload.toml, seatrial.yaml and gate.yaml for an existing project.
+
+    A gate.yaml that exists is kept.
+    """
     # Only this command needs them, and every command pays for what is imported above.
     from orchestrator.cli.starter.starter_files import (  # noqa: PLC0415
         files_for,
@@ -32,11 +35,12 @@ def init_command(
     if not folder.is_dir():
         raise CliError(f"{folder}: there is no such folder")
     project = inspect_project(folder)
-    files = files_for(project, folder)
-    write_all(files, force=force)
+    payload, matrix, policy = files_for(project, folder)
+    written = write_all((payload, matrix, policy), force=force)
     for note in project.notes:
         session.say(f"note: {note}")
-    for file in files:
+    for file in written:
         session.print(f"wrote {file.path}")
-    first = "" if project.tests.is_found else "put tests into tests/ (test_*.py), then "
-    session.say(f"Next: {first}seatrial run {files[-1].path}")
+    steps = [] if project.tests.is_found else ["put tests into tests/ (test_*.py)"]
+    steps += [f"seatrial run {matrix.path}", f"seatrial gate check {policy.path}"]
+    session.say(f"Next: {', then '.join(steps)}")

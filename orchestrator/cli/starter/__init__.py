@@ -1,1 +1,1 @@
-"""`seatrial init`: inspects a project and writes its two files."""
+"""`seatrial init`: inspects a project and writes its files."""

@@ -1,4 +1,4 @@
-"""Texts of ``payload.toml`` and ``seatrial.yaml`` for a project, from its metadata."""
+"""Texts of ``payload.toml``, ``seatrial.yaml`` and ``gate.yaml``, from a project's metadata."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VERSION_LINE = re.compile(r"""^__version__\s*(?::[^=]*)?=\s*["']([^"']+)["']"""
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """Inputs of the two files."""
+    """Inputs of the files."""
 
     name: str
     version: str
@@ -172,7 +172,8 @@ def _has_source(folder: Path, argument: str, modules: Sequence[str]) -> bool:
 
 PAYLOAD = "payload.toml"
 MATRIX = "seatrial.yaml"
-NOT_SHIPPED = (MATRIX, "gate.yaml")
+POLICY = "gate.yaml"
+NOT_SHIPPED = (MATRIX, POLICY)
 """Files for Seatrial alone: a change of them makes no other payload, whose results count apart."""
 
 
@@ -182,13 +183,16 @@ class StarterFile:
 
     path: Path
     text: str
+    is_replaced: bool = True
+    """Whether `--force` replaces it; a policy that exists is kept."""
 
 
-def files_for(project: ProjectFacts, folder: Path) -> tuple[StarterFile, StarterFile]:
+def files_for(project: ProjectFacts, folder: Path) -> tuple[StarterFile, ...]:
     """Return the files to write; nothing is written."""
     return (
         StarterFile(folder / PAYLOAD, payload_text(project)),
         StarterFile(folder / MATRIX, matrix_text(project)),
+        StarterFile(folder / POLICY, policy_text(project), is_replaced=False),
     )
 
 
@@ -241,8 +245,28 @@ jobs:
 """
 
 
-def write_all(files: tuple[StarterFile, ...], *, force: bool) -> None:
-    """Write all files or none. Raises CliError if one exists and `force` is false."""
+def policy_text(project: ProjectFacts) -> str:
+    """Return ``gate.yaml``, which demands that the tests passed on this computer."""
+    return f"""\
+# The release policy. It demands that the job `tests` passed on `local-cpu`; the rules that it
+# does not name have their defaults. Add the platforms and jobs of seatrial.yaml that count.
+apiVersion: seatrial/v1
+kind: ReleaseGate
+metadata: {{name: release, product: {_toml(project.name)}, owner: you}}
+spec:
+  platforms:
+    - {{id: local-cpu}}
+  jobs:
+    - {{id: tests, on: [local-cpu]}}
+"""
+
+
+def write_all(files: tuple[StarterFile, ...], *, force: bool) -> tuple[StarterFile, ...]:
+    """Write all files or none, and return those that were written.
+
+    Raises CliError if one exists that only `force` replaces.
+    """
+    files = tuple(file for file in files if file.is_replaced or not file.path.exists())
     there = [file.path for file in files if file.path.exists()]
     if there and not force:
         names = " and ".join(str(path) for path in there)
@@ -252,6 +276,7 @@ def write_all(files: tuple[StarterFile, ...], *, force: bool) -> None:
             file.path.write_text(file.text, encoding="utf-8")
         except OSError as error:
             raise CliError(f"{file.path}: {error.strerror or error}") from None
+    return files
 
 
 def _toml(value: str | list[str]) -> str:

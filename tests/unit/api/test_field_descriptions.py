@@ -72,3 +72,36 @@ def test_the_text_below_a_field_is_its_description() -> None:
     found = TypeAdapter(Record).json_schema()["properties"]
     assert found["one"]["description"] == "Of a record."
     assert "description" not in found["other"]
+
+
+LEFT_OUT = """
+import orchestrator.api.described_records
+from orchestrator.store.column_types import DocumentColumn
+from orchestrator.store.tables.shared_columns import TableBase
+
+def left_out(part):
+    if isinstance(part, dict):
+        if part.get("serialization_exclude"):
+            yield part["name"] if "name" in part else "a field"
+        for one in part.values():
+            yield from left_out(one)
+    elif isinstance(part, list | tuple):
+        for one in part:
+            yield from left_out(one)
+
+columns = [(table, column) for table in TableBase.metadata.tables.values() for column in table.c]
+documents = [(t, c) for t, c in columns if isinstance(c.type, DocumentColumn)]
+assert len(documents) > 5
+for table, column in documents:
+    for name in left_out(column.type._adapter.core_schema):
+        print(table.name, column.name, name)
+"""
+
+
+def test_no_field_that_an_answer_leaves_out_is_lost_in_the_database() -> None:
+    """In a process that imports the API before the store, as a controller may."""
+    root = Path(__file__).parents[3]
+    found = subprocess.run(
+        [sys.executable, "-c", LEFT_OUT], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == ""

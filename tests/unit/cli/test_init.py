@@ -371,8 +371,11 @@ def test_the_command_says_what_it_wrote_and_what_is_next(
     project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
     assert run_init(str(tmp_path)) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines() == [f"wrote {tmp_path / n}" for n in ("payload.toml", "seatrial.yaml")]
-    assert err.splitlines()[-1] == f"Next: seatrial run {tmp_path / 'seatrial.yaml'}"
+    names = ("payload.toml", "seatrial.yaml", "gate.yaml")
+    assert out.splitlines() == [f"wrote {tmp_path / name}" for name in names]
+    run = f"seatrial run {tmp_path / 'seatrial.yaml'}"
+    check = f"seatrial gate check {tmp_path / 'gate.yaml'}"
+    assert err.splitlines()[-1] == f"Next: {run}, then {check}"
     assert len((tmp_path / "payload.toml").read_text().splitlines()) <= 12
 
 
@@ -383,7 +386,27 @@ def test_a_project_without_tests_is_told_what_is_missing(
     assert run_init(str(tmp_path)) == 0
     last = capsys.readouterr().err.splitlines()[-1]
     run = f"seatrial run {tmp_path / 'seatrial.yaml'}"
-    assert last == f"Next: put tests into tests/ (test_*.py), then {run}"
+    assert last.startswith(f"Next: put tests into tests/ (test_*.py), then {run}, then ")
+
+
+def test_the_policy_demands_the_tests_of_the_matrix_on_its_platform(tmp_path: Path) -> None:
+    folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
+    manifest, matrix = written(folder)
+    policy = FileDocuments().read_policy((folder / "gate.yaml").read_text(), "gate.yaml")
+    assert policy.metadata.product == manifest.name
+    assert [rule.id for rule in policy.spec.platforms] == [one.id for one in matrix.platforms]
+    asked = [(rule.id, *rule.on) for rule in policy.spec.jobs]
+    assert asked == [(manifest.job[0].id, matrix.platforms[0].id)]
+
+
+def test_a_policy_that_exists_is_kept_also_if_the_others_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": "", "gate.yaml": "mine"})
+    for force in ((), ("--force",)):
+        assert run_init(str(tmp_path), *force) == 0
+        assert "gate.yaml" not in capsys.readouterr().out
+        assert (tmp_path / "gate.yaml").read_text() == "mine"
 
 
 def test_nothing_is_overwritten_unless_forced(

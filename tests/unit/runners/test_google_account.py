@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import google.auth
@@ -83,8 +84,17 @@ def test_a_plan_says_that_nobody_is_signed_in_as_a_launch_would(
     rents = registry.load(provider, ProviderContext(book=MemoryHostStore(), settings=settings))
     platform = Platform(id="cell", provider=provider, **keys)  # type: ignore[arg-type]
     assert isinstance(rents, Offers)
-    with pytest.raises(CredentialsError, match="none here"):
+    with pytest.raises(CredentialsError, match="none here") as alone:
         rents.places(platform)
+    assert "SEATRIAL" not in str(alone.value)
+    rents = registry.load(provider, ProviderContext(book=MemoryHostStore()))
+    assert isinstance(rents, Offers)
+    with pytest.raises(ConfigError, match="none here") as caught:
+        rents.places(replace(platform, connect="public"))
+    told = str(caught.value).split("; ")
+    assert any(text.startswith("no Google Cloud project is named") for text in told)
+    assert told[-1].startswith("SEATRIAL_INGRESS_CIDR is not set")
+    assert str(caught.value).count("none here") == 1
 
 
 def test_an_emulation_needs_nobody_and_a_project_is_needed_everywhere() -> None:
