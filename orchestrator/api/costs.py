@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
@@ -13,7 +14,7 @@ from orchestrator.api.models import ListResponse
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.cost_summary import known_prices, refresh_prices
-from orchestrator.application.describe_run import describe_run
+from orchestrator.application.describe_run import describe_run, list_runs
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
 from orchestrator.domain.cost_response import RunCost, Spending, run_cost_answer, spending_answer
@@ -39,7 +40,7 @@ def get_costs(
     if run is None:
         since = first_of_days(now, days)
         uses = context.stores.leases.budget_uses(context.budgets, now)
-        return spending_answer(_spent(context, since), since=since, until=now, budgets=uses)
+        return spending_answer(_spent(context, since, now), since=since, until=now, budgets=uses)
     run_id = resolve_run(context, run)
     record = describe_run(context.stores, run_id, at=now)
     return run_cost_answer(record, context.stores.runs.spec(run_id).matrix.limits.max_usd)
@@ -57,15 +58,17 @@ def refresh_costs(context: ContextDep) -> Refreshed:
     return refresh_prices(context)
 
 
-def _spent(context: Context, since: datetime) -> Iterator[tuple[Run, list[Lease]]]:
-    """Return runs launched since then, newest first, each with its leases."""
+def _spent(
+    context: Context, since: datetime, now: datetime
+) -> Iterator[tuple[Run, Decimal | None, list[Lease]]]:
+    """Return runs launched since then, newest first, each with its known cost and its leases."""
     cursor: str | None = None
     while True:
-        runs, cursor = context.stores.runs.page(limit=_PAGE, before=cursor)
-        for run in runs:
-            if run.created_at < since:
+        runs, cursor = list_runs(context.stores, limit=_PAGE, before=cursor, at=now)
+        for one in runs:
+            if one.run.created_at < since:
                 return
-            of_cells = context.stores.leases.of_run(run.id).values()
-            yield run, [lease for leases in of_cells for lease in leases]
+            of_cells = context.stores.leases.of_run(one.run.id).values()
+            yield one.run, one.cost_usd, [lease for leases in of_cells for lease in leases]
         if cursor is None:
             return

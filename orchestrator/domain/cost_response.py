@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.money import (
     PHASES,
     Bill,
@@ -22,6 +23,8 @@ from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
 _ZERO = Decimal(0)
 
 FAKE = "fake"
+OWN = ("local", "static")
+"""Providers of own machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class CellCost:
     seconds: float
     """Total time that its machines were held."""
     bill: Bill | None
-    """None if the cell was ingested without a cost."""
+    """None if no machine has a price: own machines, ingested without a cost."""
     machines: tuple[LeaseRecord, ...]
     """The granted machines; refusals cost nothing."""
     phases: Mapping[CellState, Decimal]
@@ -94,7 +97,8 @@ class RunTotal:
     matrix: str
     created_at: datetime
     outcome: Outcome | None
-    total_usd: Decimal
+    total_usd: Decimal | None
+    """Of ingested cells the cost that their files state; None if that is all and none is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +110,8 @@ class Spending:
     bill: Bill
     simulated_usd: Decimal
     """The part of emulated machines, which was not charged."""
+    stated_usd: Decimal = _ZERO
+    """What the files of ingested runs state; no part of the bill."""
     providers: tuple[ProviderCost, ...] = ()
     runs: tuple[RunTotal, ...] = ()
     """Newest first."""
@@ -113,10 +119,19 @@ class Spending:
     """Across runs, of the periods that `until` is in."""
 
 
+def is_priced(lease: LeaseRecord) -> bool:
+    """Whether a machine's price is known; own machines have none unless they were charged."""
+    if lease.provider in OWN:
+        return bool(lease.price_usd_per_hour or lease.cost_usd)
+    return lease.price_usd_per_hour is not None or bool(lease.cost_usd)
+
+
 def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
     """Return the bill of a run, with the cost limit of its matrix in US dollars."""
     leases = [lease for cell in record.cells for lease in cell.leases]
-    run = record.run
+    run, platforms = record.run, tuple(_cell(cell) for cell in record.cells)
+    known = [one.bill for one in platforms if one.bill is not None]
+    has_bill = bool(known or not platforms)
     return RunCost(
         run=run.id,
         state=run.state,
@@ -125,73 +140,68 @@ def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
         settled=all(lease.state == LeaseState.GONE for lease in leases),
         simulated=any(cell.simulated for cell in record.cells),
         max_usd=max_usd,
-        bill=None if record.cost_usd is None else sum((x.bill for x in leases), Bill()),
-        platforms=tuple(_cell(cell) for cell in record.cells),
+        bill=sum(known, Bill()) if has_bill else None,
+        platforms=platforms,
         phases=_phases(leases),
-        jobs=sum_by_name(x.job_costs.by_job for x in record.cells if x.cost_usd is not None),
+        jobs=sum_by_name(one.jobs for one in platforms),
         overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _ZERO),
         validated_tests=_validated(record.counts),
-        usd_per_validated_test=record.usd_per_validated_test,
+        usd_per_validated_test=record.usd_per_validated_test if has_bill else None,
     )
 
 
 def _cell(cell: CellRecord) -> CellCost:
-    costs = cell.job_costs
+    costs, leases = cell.job_costs, cell.leases
+    has_bill = any(map(is_priced, leases)) if leases else cell.cost_usd is not None
     return CellCost(
         cell=cell.id,
         platform=cell.platform.id,
         provider=cell.platform.provider,
         simulated=cell.simulated,
         seconds=sum(lease.seconds for lease in cell.leases),
-        bill=None if cell.cost_usd is None else sum((x.bill for x in cell.leases), Bill()),
+        bill=sum((lease.bill for lease in leases), Bill()) if has_bill else None,
         machines=tuple(lease for lease in cell.leases if lease.machine_id),
         phases=_phases(cell.leases),
-        jobs=costs.by_job if cell.cost_usd is not None else {},
+        jobs=costs.by_job if has_bill else {},
         overhead_usd=costs.overhead_usd,
         validated_tests=_validated(cell.counts),
-        usd_per_validated_test=cell.usd_per_validated_test,
+        usd_per_validated_test=cell.usd_per_validated_test if has_bill else None,
     )
 
 
 def spending_answer(
-    runs: Iterable[tuple[Run, list[Lease]]],
+    runs: Iterable[tuple[Run, Decimal | None, list[Lease]]],
     *,
     since: datetime,
     until: datetime,
     budgets: Iterable[BudgetUse],
 ) -> Spending:
-    """Return the costs of several runs, each with its leases; open leases are billed to `until`."""
+    """Return the costs of several runs, each with its known cost in US dollars and its leases.
+
+    Open leases are billed to `until`.
+    """
     totals: list[RunTotal] = []
     by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
-    for run, leases in runs:
-        total = Bill()
+    for run, total_usd, leases in runs:
         for lease in leases:
             bill = lease_bill(lease, until)
-            total += bill
             by_provider.setdefault(lease.provider, []).append((lease, bill))
-        totals.append(_run_total(run, total))
+        named = filled(RunTotal, run, run=run.id, matrix=run.matrix_name, total_usd=total_usd)
+        totals.append(named)
     every = [pair for pairs in by_provider.values() for pair in pairs]
+    whole = sum((bill for _, bill in every), Bill())
     emulated = [bill for lease, bill in every if lease.simulated or lease.provider == FAKE]
     return Spending(
         since=since,
         until=until,
-        bill=sum((bill for _, bill in every), Bill()),
+        bill=whole,
         simulated_usd=sum(emulated, Bill()).total_usd,
+        stated_usd=sum((one.total_usd or _ZERO for one in totals), _ZERO) - whole.total_usd,
         providers=tuple(
             _provider(name, pairs, until) for name, pairs in sorted(by_provider.items())
         ),
         runs=tuple(totals),
         budgets=tuple(budgets),
-    )
-
-
-def _run_total(run: Run, bill: Bill) -> RunTotal:
-    return RunTotal(
-        run=run.id,
-        matrix=run.matrix_name,
-        created_at=run.created_at,
-        outcome=run.outcome,
-        total_usd=bill.total_usd,
     )
 
 

@@ -144,3 +144,10 @@ class CostReport(ReportModel):
     phases: tuple[PartRow, ...]
     jobs: tuple[PartRow, ...]
     """Jobs, and last what was spent on none of them."""
+
+    @property
+    def validated(self) -> int | Absent:
+        """Number of tests of all cells that passed or failed, the free ones' too."""
+        known = [cell.validated for cell in self.cells]
+        counted = [one for one in known if not isinstance(one, Absent)]
+        return sum(counted) if counted else Absent("no tests")

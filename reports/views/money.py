@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
+from orchestrator.domain.cost_response import OWN, is_priced
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import (
@@ -19,7 +20,6 @@ from reports.model.money import (
 from reports.model.values import Absent
 from reports.views.machine import STATED
 
-_OWN = ("local", "static")
 _OWN_MACHINE = Absent("own machine: nothing is charged")
 _NOTHING = Decimal(0)
 
@@ -71,11 +71,10 @@ def _without_machine(lease: LeaseRecord) -> Absent | None:
 
 
 def _price(lease: LeaseRecord) -> Decimal | Absent:
-    if lease.provider in _OWN and not lease.price_usd_per_hour and not lease.cost_usd:
-        return _OWN_MACHINE
-    if lease.price_usd_per_hour is None:
-        return Absent("price unknown")
-    return lease.price_usd_per_hour
+    price = lease.price_usd_per_hour
+    if is_priced(lease) and price is not None:
+        return price
+    return _OWN_MACHINE if lease.provider in OWN else Absent("price unknown")
 
 
 def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:

@@ -210,6 +210,16 @@ def test_a_stated_machine_has_its_cost(api):
     assert shown["cost_usd"] == "0.0589"
     assert shown["cells"][0]["leases"][0]["state"] == "stated"
     assert api.client.get("/api/v1/runs").json()["items"][0]["cost_usd"] == shown["cost_usd"]
+    spent = api.client.get("/api/v1/costs").json()
+    assert [one["total_usd"] for one in spent["runs"]] == [shown["cost_usd"]]
+    assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0.0589")
+
+
+def test_the_cost_of_a_run_whose_files_state_none_is_null(api):
+    post(api, tar_of(**{"moe.txt": TEXT}, ingest_yaml=NOTES))
+    spent = api.client.get("/api/v1/costs").json()
+    assert [one["total_usd"] for one in spent["runs"]] == [None]
+    assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0")
 
 
 def test_tests_that_are_only_counted_are_in_every_count(api):

@@ -128,6 +128,27 @@ def test_a_free_test_costs_nothing_in_two_decimals(cli: Cli, controller: FakeCon
     assert "; $0.00 a validated test" in cli.out
 
 
+def test_a_run_without_a_price_has_dashes(cli: Cli, controller: FakeController) -> None:
+    own = rented.lease(provider="static", price_usd_per_hour="0", cost_usd="0", market="")
+    none = {"bill": None, "usd_per_validated_test": None, "jobs": {}, "phases": {}}
+    row = rented.costs()["platforms"][0] | none | {"machines": [own], "simulated": False}
+    answer = rented.costs() | none | {"platforms": [row], "simulated": False, "max_usd": None}
+    controller.answers["GET", COSTS] = Answer.of(answer)
+    assert cli("cost", ID) == 0
+    assert f"run {ID}: no machine has a price" in cli.out
+    assert "$" not in cli.out
+
+
+def test_a_run_whose_cost_is_not_stated_has_a_dash(cli: Cli, controller: FakeController) -> None:
+    runs_of = [rented.spent()["runs"][0] | {"total_usd": usd} for usd in (None, "0.3")]
+    spent = rented.spent() | {"runs": runs_of, "stated_usd": "0.3"}
+    controller.answers["GET", COSTS] = Answer.of(spent)
+    assert cli("cost") == 0
+    first, second = cli.out.splitlines()[-2:]
+    assert (first.split()[-1], second.split()[-1]) == ("–", "$0.30")
+    assert "ingested runs state $0.30, which is no part of it" in cli.out
+
+
 def test_what_was_spent_lately(cli: Cli, controller: FakeController) -> None:
     controller.answers["GET", COSTS] = Answer.of(rented.spent())
     assert cli("cost") == 0

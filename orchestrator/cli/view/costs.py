@@ -13,7 +13,14 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
+from orchestrator.domain.cost_response import (
+    CellCost,
+    ProviderCost,
+    RunCost,
+    RunTotal,
+    Spending,
+    is_priced,
+)
 from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
 from orchestrator.domain.units import cents_of_cents, duration, plural, price, usd
@@ -71,6 +78,8 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
         yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
+    if costs.stated_usd:
+        yield Text(f"ingested runs state {usd(costs.stated_usd)}, which is no part of it")
     for use in costs.budgets:
         percent = f" ({use.warn_percent} % or more)" if use.warn_percent else ""
         yield Text(f"{use}{percent}", style="yellow" if use.warn_percent else "")
@@ -106,13 +115,12 @@ def _headline(costs: RunCost) -> str:
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""
-    if costs.bill is None:
-        return f"run {one_line(costs.run)}: ingested, and nobody states what it cost"
-    return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
+    total = usd(costs.bill.total_usd) if costs.bill else "no machine has a price"
+    return f"run {one_line(costs.run)}: {total}{limit}{going}{each}"
 
 
 def _platform(row: CellCost) -> dict[str, Text]:
-    rates = list(dict.fromkeys(price(m.price_usd_per_hour) for m in row.machines))
+    rates = list(dict.fromkeys(price(m.price_usd_per_hour) for m in row.machines if is_priced(m)))
     markets = list(dict.fromkeys(m.market for m in row.machines if m.market))
     name = one_line(row.cell) + (" SIMULATED" if row.simulated else "")
     per = row.usd_per_validated_test
@@ -170,7 +178,7 @@ def _run(row: RunTotal) -> dict[str, Text]:
         "launched (UTC)": Text(f"{row.created_at:%Y-%m-%d %H:%M}"),
         "matrix": Text(one_line(row.matrix)),
         "outcome": Text(said, style=sign.style),
-        "total": Text(usd(row.total_usd)),
+        "total": Text("–" if row.total_usd is None else usd(row.total_usd)),
     }
 
 

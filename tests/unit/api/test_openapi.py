@@ -136,6 +136,7 @@ REVIEWED = (
             "RunCost.bill",
             "RunResponse.cost_usd",
             "RunSummary.cost_usd",
+            "RunTotal.total_usd",
         )
     }
     | {
