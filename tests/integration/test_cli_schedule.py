@@ -173,6 +173,10 @@ def test_a_schedule_with_local_jobs_says_what_its_controller_needs(
     kept.answers["POST", PATH] = Answer.of(shown, 201)
     assert add(cli) == 0
     assert "need a controller that names their account" in cli.err
+    cli.wiring.held_by = 7
+    assert add(cli) == 0
+    assert "need a controller" not in cli.err
+    assert "run only if it was started with `--local-jobs-as ACCOUNT`" in cli.err
 
 
 def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None:
