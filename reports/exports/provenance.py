@@ -161,12 +161,13 @@ def _name(group: ExportGroup, entry: ExportEntry) -> str:
 
 
 def _subject(evidence: Evidence, cell: CellRecord) -> list[Json]:
-    """Return the subject: the payload, or the whole upload of an ingested cell."""
+    """Return the subject: the tested wheel, else the payload; of an ingested cell its upload."""
     run = evidence.record.run
     name = clean(f"{run.subject_name} {run.subject_version}".strip())
-    if run.payload_digest and cell.ingested is None:
-        return [{"name": name, "digest": {"sha256": run.payload_digest}}]
-    digest = cell.ingested.fingerprint if cell.ingested else run.payload_digest
+    tested = evidence.record.subject.wheel or run.payload_digest
+    if tested and cell.ingested is None:
+        return [{"name": name, "digest": {"sha256": tested}}]
+    digest = cell.ingested.fingerprint if cell.ingested else ""
     return [{"name": f"{name} (results of {clean(cell.id)})", "digest": {"sha256": digest}}]
 
 

@@ -247,6 +247,18 @@ def test_statements() -> None:
     assert degraded["predicate"]["warnedTests"]
 
 
+def test_a_statement_is_about_the_wheel_that_was_tested_and_names_its_payload() -> None:
+    evidence = _one(passing("x", 2))
+    wheel = replace(evidence.record.subject, wheel="cd" * 32)
+    evidence = replace(evidence, record=replace(evidence.record, subject=wheel))
+    (told,) = _statements(evidence)
+    assert told["subject"] == [{"name": "torchbridge 0.4.40", "digest": {"sha256": "cd" * 32}}]
+    payload = {"name": "payload", "digest": {"sha256": "ab" * 32}}
+    assert told["predicate"]["configuration"][0] == payload
+    (ingested,) = _statements(_ingested(evidence))
+    assert ingested["subject"][0]["digest"] == {"sha256": "ef" * 32}, "the files that were read"
+
+
 def test_tries_before_the_last_one() -> None:
     fact = TestFact("x", "tests/t.py::test_a", T.PASSED, True, earlier=(T.FAILED, T.ERROR))
     lost = replace(fact, nodeid="tests/t.py::test_b", outcome=T.FAILED, earlier=(T.FAILED,))
