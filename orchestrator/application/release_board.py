@@ -31,15 +31,6 @@ class Absence(StrEnum):
     """The platform was added later."""
 
 
-class Staleness(StrEnum):
-    """The reason for which evidence is stale."""
-
-    SUPERSEDED = "superseded"
-    """A newer run of the version lacks this platform."""
-    TOO_OLD = "too_old"
-    """Older than the gates allow."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardCell:
     """A version on a platform."""
@@ -49,7 +40,10 @@ class BoardCell:
     others: int = 0
     """Number of cells of other matrices, or with other jobs, that are not shown."""
     absence: Absence | None = None
-    staleness: Staleness | None = None
+    is_superseded: bool = False
+    """Whether a newer run of the version and matrix lacks this platform."""
+    is_stale: bool = False
+    """Whether it is older than the gates allow."""
     other_jobs: frozenset[str] = frozenset()
     """Jobs that it lacks, and that other runs of the matrix had there: of the version, or of the
     version before it.
@@ -160,13 +154,16 @@ def _square(
     shown = _worst(mine)
     newest = max(cell.run for cell in release.cells if cell.matrix == shown.matrix)
     is_lacking = newest not in {cell.run for cell in mine}
-    stale = Staleness.SUPERSEDED if shown.run < newest and is_lacking else None
-    if stale is None and oldest is not None and shown.at < oldest:
-        stale = Staleness.TOO_OLD
     before = [cell for cell in older.cells if cell.name == name] if older is not None else []
     alike = (cell.jobs for cell in (*mine, *before) if cell.matrix == shown.matrix)
     lacks = frozenset[str]().union(*alike) - shown.jobs
-    return BoardCell(cell=shown, others=len(mine) - 1, staleness=stale, other_jobs=lacks)
+    return BoardCell(
+        cell=shown,
+        others=len(mine) - 1,
+        is_superseded=shown.run < newest and is_lacking,
+        is_stale=oldest is not None and shown.at < oldest,
+        other_jobs=lacks,
+    )
 
 
 def _worst(cells: Sequence[ReleaseCell]) -> ReleaseCell:

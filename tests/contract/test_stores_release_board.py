@@ -217,7 +217,7 @@ def test_a_run_of_fewer_jobs_hides_no_failure_and_is_told(stores):
     assert [(one.run, one.word) for one in today] == [("run-2", "failed")]
     board = release_board(stores, BoardFilter(product="proof"), at=NOW)
     square = board.rows[0].squares[0]
-    assert (square.cell.run, square.others, square.staleness) == ("run-2", 1, None)
+    assert (square.cell.run, square.others, square.is_superseded) == ("run-2", 1, False)
     assert square.other_jobs == frozenset()
     end(stores, launch(stores, "run-4")[0])
     (release,) = stores.releases.page("proof", limit=5)

@@ -32,6 +32,7 @@ def test_a_test_is_put_in_quarantine(cli: Cli, controller: FakeController) -> No
     more = ("--days", "14", "--platform", "gcp-l4", "--returns-after", "5")
     assert cli("quarantine", "add", "t.py::test_a", *WORDS, *more) == 0
     assert cli.out == "Q-0001\n"
+    assert "A gate whose policy says nothing of approvals asks for somebody else's yes." in cli.err
     (request,) = controller.sent("POST", f"{API}/quarantines")
     assert request.json == {
         "product": "p",

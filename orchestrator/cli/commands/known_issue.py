@@ -24,6 +24,8 @@ known_issue_app = typer.Typer(
 )
 alias_app = typer.Typer(help="Aliases: tests with other names now.", no_args_is_help=True)
 
+NEEDS_APPROVAL = "A gate whose policy says nothing of approvals asks for somebody else's yes."
+"""What a known issue or a quarantine means for gates, printed when one is added."""
 _ISSUES = Layout(
     titles=("id", "title", "matches", "owner", "expires", "state"),
     first_to_go=("owner", "matches"),
@@ -112,7 +114,7 @@ def known_issue_add(
 
 def _tell_added(session: Session, added: KnownIssueResponse) -> None:
     session.say(f"It applies until {added.expires}, and changes no count.")
-    session.say("A gate whose policy says nothing of approvals asks for somebody else's yes.")
+    session.say(NEEDS_APPROVAL)
     contains = added.match.contains
     masked = mask_variable_parts(contains)
     if masked != contains.strip():
@@ -122,7 +124,7 @@ def _tell_added(session: Session, added: KnownIssueResponse) -> None:
         )
     if not any(session.reader().runs(limit=1)):
         product = one_line(added.product)
-        session.say(f"There is no run yet: nobody can say whether a payload is named {product}.")
+        session.say(f"There is no run yet: whether a payload is named {product} is unknown.")
     session.print(one_line(added.id))
 
 

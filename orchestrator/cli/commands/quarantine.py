@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.commands.known_issue import ProductOption
+from orchestrator.cli.commands.known_issue import NEEDS_APPROVAL, ProductOption
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
@@ -72,6 +72,7 @@ def quarantine_add(
     added = answer.record
     until = f"{added.expires:%Y-%m-%d}"
     session.say(f"It lasts until {until}, or until {returns_after} passes in a row.")
+    session.say(NEEDS_APPROVAL)
     session.print(one_line(added.id))
 
 

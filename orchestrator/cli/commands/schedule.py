@@ -35,7 +35,7 @@ from orchestrator.domain.schedule import (
 )
 
 schedule_app = typer.Typer(
-    help="Schedules: a matrix is launched at fixed times and judged, with notifications.",
+    help="Schedules: a matrix is launched at fixed times, and the result is announced.",
     no_args_is_help=True,
 )
 _SCHEDULES = Layout(
@@ -216,7 +216,9 @@ def _uploaded(session: Session, client: Seatrial, matrix: Path, selector: Subjec
         )
         upload(session, client, order)
         body = order.body
-    taken = ("matrix", "payload", "subject", "baseline")
+    taken = ["matrix", "payload", "subject", "baseline"]
+    if selector.kind is SubjectKind.FIXED:  # the others are resolved when it fires
+        taken.append("commit")
     kept: Json = {name: body[name] for name in taken if name in body}
     return kept | {"matrix_name": body["name"], "select": asdict(selector)}
 
@@ -260,8 +262,15 @@ def _change(
 def _tell_added(session: Session, shown: ScheduleResponse) -> None:
     session.say(f"Schedule {one_line(shown.schedule.name)} is kept.")
     _tell_times(session, shown)
-    _tell_who_fires(session)
-    if _LOCAL.search(shown.schedule.matrix):
+    runs = _tell_who_fires(session)
+    if not _LOCAL.search(shown.schedule.matrix):
+        return
+    if runs:
+        session.say(
+            "Its jobs of `provider: local` run only if it was started with `--local-jobs-as"
+            " ACCOUNT`."
+        )
+    else:
         session.say(
             "Its jobs of `provider: local` need a controller that names their account: `seatrial"
             " serve --local-jobs-as ACCOUNT`. It may be your own user if nobody else has a token."
@@ -273,8 +282,11 @@ def _tell_times(session: Session, shown: ScheduleResponse) -> None:
         session.say(f"  fires {at:%a %Y-%m-%d %H:%M} UTC")
 
 
-def _tell_who_fires(session: Session) -> None:
-    """Print that a background controller leaves when idle, and then fires no schedule."""
+def _tell_who_fires(session: Session) -> bool:
+    """Print which controller fires it; return whether that one runs.
+
+    A background controller ends when idle, and then fires no schedule.
+    """
     if session.settings.url is not None:
         session.say(f"It fires while the controller at {session.settings.url} runs.")
     elif session.wiring.is_served():
@@ -284,6 +296,8 @@ def _tell_who_fires(session: Session) -> None:
             "It fires only while `seatrial serve` runs, and none does for"
             f" {session.settings.home}: start it."
         )
+        return False
+    return True
 
 
 def _schedule_row(shown: ScheduleResponse) -> dict[str, Text]:
@@ -326,6 +340,7 @@ def _about(shown: ScheduleResponse) -> list[str]:
         "schedule": f"{schedule.name} ({schedule.cron}, {schedule.tz}), owned by {schedule.owner}",
         "matrix": schedule.matrix_name,
         "subject": " ".join(map(str, subject)),
+        **({"commit": str(schedule.commit)} if schedule.commit else {}),
         "gate": schedule.gate or "none: the run's outcome is sent",
         "deadline": schedule.deadline or "none",
         "overlap": f"{schedule.overlap}; catching up: {schedule.catch_up}",

@@ -84,7 +84,7 @@ def stale_wheel_notes(sources: ProjectMetadata, wheel: Path) -> list[str]:
         how = f"{build} makes the new one, and the old one must go"
         return [f"pyproject.toml says {stated}, the wheel {wheel} is {version}: {how}"]
     newest = max(_source_files(sources.folder, wheel_roots(wheel)), default=None)
-    if newest is None or newest[0] <= wheel.stat().st_mtime:
+    if newest is None or int(newest[0]) <= int(wheel.stat().st_mtime):
         return []
     changed, path = newest
     at, built = (_clock(seconds) for seconds in (changed, wheel.stat().st_mtime))

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from orchestrator.application.benchmarks import RateTrend
 from orchestrator.application.gate_status import GateStatus, WaitReason
-from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
+from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
 from orchestrator.dashboard.labels import age, ago, cut, shortened, visible
@@ -37,10 +37,6 @@ from orchestrator.store.release_board import LiveRun
 
 Figure = tuple[Term, int]
 """A counted term with its number."""
-_WHY_STALE = {
-    Staleness.SUPERSEDED: "a newer run has nothing from here",
-    Staleness.TOO_OLD: "older than the gates believe",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,7 @@ class VersionEvidence:
     at: datetime | None = None
     now: datetime | None = None
     note: str = ""
-    staleness: Staleness | None = None
+    is_stale: bool = False
 
     @property
     def figures(self) -> Sequence[Figure]:
@@ -76,7 +72,7 @@ class VersionEvidence:
     @property
     def why_stale(self) -> str:
         """The reason why it is stale; empty if it is not."""
-        return _WHY_STALE[self.staleness] if self.staleness is not None else ""
+        return "older than the gates believe" if self.is_stale else ""
 
     def plain(self) -> Plain:
         """The outcome with its counts."""
@@ -93,7 +89,7 @@ class VersionEvidence:
     def text(self) -> str:
         """``✗ failed (975 passed, 4 failed; 7 h; stale)``."""
         shown = term(self.word)
-        stale = "stale" if self.staleness else ""
+        stale = "stale" if self.is_stale else ""
         more = "; ".join(part for part in (self.reader_text, self.note, self.age, stale) if part)
         return f"{shown.glyph} {shown.word} ({more})" if more else f"{shown.glyph} {shown.word}"
 
@@ -278,6 +274,7 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
         is_late = square.absence is Absence.PENDING
         return _NOTHING if is_late else VersionEvidence(word="missing", note="no run has it")
     notes = (
+        "not in the newest run" if square.is_superseded else "",
         some_jobs(cell.jobs, square.other_jobs),
         "" if cell.reason == _TESTS else cell.reason.replace("_", " "),
         cell.matrix if square.others and cell.matrix != _main_matrix(row) else "",
@@ -293,7 +290,7 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
         at=cell.at,
         now=request.now,
         note=", ".join(note for note in notes if note),
-        staleness=square.staleness,
+        is_stale=square.is_stale,
     )
 
 

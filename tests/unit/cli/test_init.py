@@ -283,6 +283,10 @@ def test_a_source_file_that_is_newer_than_the_wheel_is_noted(tmp_path: Path, sou
     os.utime(wheel, (1_000_000, 1_000_000))
     assert "is newer than" not in " ".join(inspect_project(folder).notes)
     hull = folder / f"{source}/deep/hull.py"
+    os.utime(hull, (1_000_000.75, 1_000_000.75))
+    os.utime(wheel, (1_000_000.25, 1_000_000.25))
+    said = " ".join(inspect_project(folder).notes)
+    assert "is newer than" not in said, "a wheel has the second in which it was built"
     os.utime(hull, (1_000_060, 1_000_060))
     (said,) = [note for note in inspect_project(folder).notes if "is newer than" in note]
     assert said.startswith(f"{hull} (1970-01-12 13:47:40 UTC) is newer than the wheel {wheel}")
