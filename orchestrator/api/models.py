@@ -28,8 +28,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-# `documented` changes what pydantic writes of a record; columns store whole ones.
-import orchestrator.store.tables  # noqa: F401
 from orchestrator.domain.outcome import TestOutcome
 
 Descriptions = Mapping[str, str]

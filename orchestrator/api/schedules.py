@@ -20,6 +20,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import check_policy
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import Word
@@ -74,6 +75,9 @@ class ScheduleRequest(RequestModel):
     """Firings due longer ago are not caught up."""
     reuse_hours: float | None = Field(default=None, gt=0, le=24 * 365, allow_inf_nan=False)
     """Jobs with identical inputs and evidence no older than this are not run again."""
+
+    commit: Commit = Field(default_factory=Commit)
+    """The commit of the payload's checkout, which the runs test."""
 
     def schedule(self, at: datetime, caller: str) -> Schedule:
         """Return the schedule; its owner is the caller, unless it or its gate names one."""

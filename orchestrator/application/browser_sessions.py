@@ -63,7 +63,7 @@ def begin_session_at_issuer(context: Context, identity: IssuedIdentity) -> NewSe
     scope = _highest(scope for group, scope in context.sign_in.roles if _is_in(identity, group))
     if scope is None:
         raise SignInRefusedError(
-            f"{name} is in no group that has a role here: ask whoever runs this controller to add"
+            f"{name} is in no group that has a role here: ask its operator to add"
             " one of your groups to SEATRIAL_OIDC_ROLES, or the issuer's administrator to put you"
             " into one"
         )

@@ -234,6 +234,7 @@ def _launch(context: Context, schedule: Schedule, firing: Firing) -> Firing:
         baseline_digest=resolved.baseline_digest,
         retests=retest_options(_policy(context, schedule)) if schedule.gate else None,
         reuse_max_age_s=schedule.reuse_max_age_s,
+        commit=schedule.commit,
     )
     # What is launched was written down before: the same key is always the same order.
     fingerprint = hashlib.sha256(firing.key.encode()).hexdigest()

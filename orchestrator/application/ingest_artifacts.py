@@ -441,7 +441,7 @@ def _platform(requested: str, notes: IngestNotes) -> Platform:
         raise _differ("platform", name, requested)
     wanted = requested or name
     if not wanted:
-        raise IntakeError("nobody says which platform this is: use --platform, or ingest.yaml")
+        raise IntakeError("no file states the platform: use --platform, or ingest.yaml")
     if not IDENTIFIER.fullmatch(wanted):
         raise IntakeError(f"{wanted!r} cannot be the id of a platform: {_FORM}")
     if isinstance(noted, Platform):
@@ -455,7 +455,7 @@ def _subject(requested: str, notes: IngestNotes) -> NotedSubject:
     if not requested:
         if noted is None:
             raise IntakeError(
-                "nobody says what was validated: use --subject NAME@VERSION, or ingest.yaml"
+                "no file states the subject: use --subject NAME@VERSION, or ingest.yaml"
             )
         return noted
     name, at, version = requested.rpartition("@")

@@ -231,7 +231,7 @@ ENTRIES = {
     "schedule": CommandEntry(
         _KEEP,
         "schedule:schedule_app",
-        "Schedules: a matrix is launched at fixed times and judged, with notifications.",
+        "Schedules: a matrix is launched at fixed times, and the result is announced.",
     ),
     "backup": CommandEntry(
         _KEEP,

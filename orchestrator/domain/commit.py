@@ -29,11 +29,12 @@ class Commit:
         return self.sha[:_SHORT] + ("+" if self.sha and self.is_dirty else "")
 
     def __str__(self) -> str:
-        """Return a phrase: ``1f0c2d9a41b2 on main by Ann``."""
+        """Return ``1f0c2d9a41b2 on main by Ann``; ``..., with local changes`` if it is dirty."""
         parts = [self.short]
         parts += [f"on {self.branch}"] if self.branch else []
         parts += [f"by {self.author}"] if self.author else []
-        return " ".join(part for part in parts if part)
+        text = " ".join(part for part in parts if part)
+        return f"{text}, with local changes" if self.sha and self.is_dirty else text
 
     def __bool__(self) -> bool:
         """Return whether any field is known."""

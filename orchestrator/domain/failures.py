@@ -71,7 +71,7 @@ _CAPTURED = re.compile(r"^-{3,200} Captured \w{1,20} \w{1,20} -{3,200}$", re.MUL
 """Above what a test printed, which is no traceback."""
 _SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
 _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
-_LONG_DEF = re.compile(r"^\s*(?:async )?def (?P<name>\w+)\s*\(")
+_LONG_DEF = re.compile(r"^>?\s*(?:async )?def (?P<name>\w+)\s*\(")
 _ENTRY = re.compile(r"^(?:_ )+_?\s*$")
 _NATIVE = re.compile(r'^\s*File "(?P<path>[^"]+)", line \d+, in (?P<name>\S+)')
 _ERROR_LINE = re.compile(r"^E\s+(?P<message>\S.*)$")

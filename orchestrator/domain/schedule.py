@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.commit import branch_fault, url_fault
+from orchestrator.domain.commit import Commit, branch_fault, url_fault
 from orchestrator.domain.field_limits import Word
 
 ON_TIME = timedelta(minutes=5)
@@ -115,6 +115,8 @@ class Schedule:
     """Firings due longer ago are not caught up."""
     reuse_max_age_s: float | None = None
     """Jobs with identical inputs and evidence no older than this are not run again."""
+    commit: Commit = field(default_factory=Commit)
+    """The commit of its payload's checkout, which its runs test; empty if it is unknown."""
     created_at: datetime
     paused_at: datetime | None = None
     """When it was paused; None while it fires."""

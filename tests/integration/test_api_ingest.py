@@ -236,9 +236,9 @@ jobs:
         (
             {"moe.txt": TEXT},
             "/api/v1/ingest?platform=gcp-l4",
-            "nobody says what was validated",
+            "no file states the subject",
         ),
-        ({"moe.txt": TEXT}, "/api/v1/ingest?subject=a@1", "nobody says which platform"),
+        ({"moe.txt": TEXT}, "/api/v1/ingest?subject=a@1", "no file states the platform"),
         (
             {"moe.txt": TEXT},
             "/api/v1/ingest?platform=x&subject=a",

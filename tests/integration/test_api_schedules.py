@@ -38,6 +38,12 @@ def test_a_schedule_is_added_with_its_next_three_times(api: Desk) -> None:
     assert post(api, cron="0 3 * * *").status_code == 409
 
 
+def test_a_schedule_keeps_the_commit_of_its_payload(api: Desk) -> None:
+    commit = {"sha": "1f0c2d9a41b2", "branch": "main", "author": "Ann", "is_dirty": True}
+    assert post(api, commit=commit).json()["schedule"]["commit"].items() >= commit.items()
+    assert post(api, commit={"sha": "no digest"}).status_code == 422
+
+
 def test_a_matrix_may_be_an_object(api: Desk) -> None:
     matrix = {
         "apiVersion": "seatrial/v1",

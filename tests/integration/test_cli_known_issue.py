@@ -48,7 +48,7 @@ def test_a_known_issue_is_added_with_all_that_was_said(
     more = ("--platform", "aws-a10g", "--platform", "gcp-l4", "--max-failures", "11")
     assert cli("known-issue", "add", "Scaling", *words, *more) == 0
     assert cli.out == "KI-0001\n"
-    assert "There is no run yet: nobody can say whether a payload is named p." in cli.err
+    assert "There is no run yet: whether a payload is named p is unknown." in cli.err
     (request,) = controller.sent("POST", f"{API}/known-issues")
     assert request.json == {
         "product": "p",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from orchestrator.bootstrap.cli_wiring import CommandWiring
+from orchestrator.domain.commit import Commit
 from tests.integration.test_cli_gate import POLICY
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
@@ -83,6 +86,20 @@ def test_a_schedule_is_sent_with_what_it_launches(cli: Cli, kept: FakeController
     assert body["matrix_name"] == "release.yaml"
     assert "fires Mon 2026-10-26 01:00 UTC" in cli.err
     assert cli.out == ""
+
+
+@pytest.mark.parametrize("words", [(), ("--subject", "latest")])
+def test_the_commit_of_a_fixed_subject_is_sent(
+    cli: Cli, kept: FakeController, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    commit = Commit(sha="1f0c2d9a41b2", branch="main", author="Ann")
+    monkeypatch.setattr(CommandWiring, "commit", lambda *_: commit)
+    assert add(cli, *words) == 0
+    assert sent(kept).get("commit") == (None if words else asdict(commit))
+    shown = SHOWN | {"schedule": SCHEDULE | {"commit": asdict(commit)}}
+    kept.answers["GET", f"{PATH}/nightly"] = Answer.of(shown)
+    assert cli("schedule", "show", "nightly") == 0
+    assert "commit:    1f0c2d9a41b2 on main by Ann" in cli.out
 
 
 def test_a_schedule_is_replaced(cli: Cli, kept: FakeController) -> None:

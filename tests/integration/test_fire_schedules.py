@@ -19,6 +19,7 @@ from orchestrator.application.schedules import (
     resume_schedule,
     trigger_schedule,
 )
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.matrix import GitSource
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.schedule import CatchUp, Overlap, SubjectKind, SubjectSelector
@@ -149,6 +150,15 @@ def test_a_hold_is_renewed_for_as_long_as_a_build_takes(watch: Watch, tmp_path: 
     watch.look(lease_s=0.5)
     assert len(set(seen)) == 3
     assert watch.history() == [("10-21 00:00", LAUNCHED, "")]
+
+
+def test_a_run_tests_the_commit_of_the_schedules_payload(watch: Watch) -> None:
+    commit = Commit(sha=COMMITS[3], branch="main", author="Ann", is_dirty=True)
+    watch.add(commit=commit)
+    watch.at(21, 0)
+    run = watch.context.stores.runs.get(watch.runs()[0])
+    assert run is not None
+    assert run.commit == commit
 
 
 def test_the_subject_is_what_the_branch_is_at_when_it_fires(watch: Watch) -> None:

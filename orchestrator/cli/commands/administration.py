@@ -287,7 +287,7 @@ def db_prune(
     """Remove what the retention policy does not keep; results, verdicts and leases always stay.
 
     It prints what would go (rows, bytes), and removes it where a person says so or with -y; with
-    --json it asks nobody. It may be interrupted, which ends it within a second, and repeated.
+    --json it does not ask. It may be interrupted, which ends it within a second, and repeated.
     """
     session = session_of(context)
     if dry_run and yes:

@@ -62,7 +62,7 @@ def reviews_command(
     """List the reviews of payloads, expired ones included."""
     session = session_of(context)
     answer = session.reader().payload_reviews(payload)
-    nothing = "Nobody has said that they read a payload."
+    nothing = "No payload has a review yet."
     print_list(
         session,
         answer,
@@ -92,7 +92,7 @@ def waive_command(
     context: typer.Context,
     gate: _Gate,
     rule: Annotated[str, typer.Argument(metavar="RULE", help="As the verdict prints it.")],
-    reason: Annotated[str, text_option("--reason", "TEXT", "For whoever reads the verdict.")],
+    reason: Annotated[str, text_option("--reason", "TEXT", "The reason, which the verdict shows.")],
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     verdict: Annotated[
         str, text_option("--verdict", "V-0001", "The one that was read; the newest by default.")

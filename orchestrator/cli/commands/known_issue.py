@@ -124,7 +124,7 @@ def _tell_added(session: Session, added: KnownIssueResponse) -> None:
         )
     if not any(session.reader().runs(limit=1)):
         product = one_line(added.product)
-        session.say(f"There is no run yet: nobody can say whether a payload is named {product}.")
+        session.say(f"There is no run yet: whether a payload is named {product} is unknown.")
     session.print(one_line(added.id))
 
 

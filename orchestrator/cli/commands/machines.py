@@ -49,7 +49,7 @@ def machines_command(
         typer.Option(
             "--all",
             help="With --terminate: cancel every run and end every machine of the project,"
-            " whoever owns it; works without a controller and without its database.",
+            " of every controller; works without a controller and without its database.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="End it without asking.")] = False,

@@ -35,7 +35,7 @@ from orchestrator.domain.schedule import (
 )
 
 schedule_app = typer.Typer(
-    help="Schedules: a matrix is launched at fixed times and judged, with notifications.",
+    help="Schedules: a matrix is launched at fixed times, and the result is announced.",
     no_args_is_help=True,
 )
 _SCHEDULES = Layout(
@@ -216,7 +216,9 @@ def _uploaded(session: Session, client: Seatrial, matrix: Path, selector: Subjec
         )
         upload(session, client, order)
         body = order.body
-    taken = ("matrix", "payload", "subject", "baseline")
+    taken = ["matrix", "payload", "subject", "baseline"]
+    if selector.kind is SubjectKind.FIXED:  # the others are resolved when it fires
+        taken.append("commit")
     kept: Json = {name: body[name] for name in taken if name in body}
     return kept | {"matrix_name": body["name"], "select": asdict(selector)}
 
@@ -338,6 +340,7 @@ def _about(shown: ScheduleResponse) -> list[str]:
         "schedule": f"{schedule.name} ({schedule.cron}, {schedule.tz}), owned by {schedule.owner}",
         "matrix": schedule.matrix_name,
         "subject": " ".join(map(str, subject)),
+        **({"commit": str(schedule.commit)} if schedule.commit else {}),
         "gate": schedule.gate or "none: the run's outcome is sent",
         "deadline": schedule.deadline or "none",
         "overlap": f"{schedule.overlap}; catching up: {schedule.catch_up}",

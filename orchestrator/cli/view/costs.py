@@ -107,7 +107,7 @@ def _headline(costs: RunCost) -> str:
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""
     if costs.bill is None:
-        return f"run {one_line(costs.run)}: ingested, and nobody states what it cost"
+        return f"run {one_line(costs.run)}: ingested, and no file states its cost"
     return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
 
 

@@ -173,7 +173,7 @@ def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
         f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
     ]
     if lines:
-        session.out.print(Text("\njudged ok, and to be known", style="dim"))
+        session.out.print(Text("\nok, with remarks", style="dim"))
     for line in lines:
         session.print(one_line(line))
 

@@ -342,7 +342,7 @@ _SHOWN = ("name", "cron", "tz", "owner", "gate", "deadline", "overlap", "catch_u
 _FIELDS = (*_SHOWN, "change")
 _UNSEEN = (
     *("matrix_name", "payload", "subject_digest", "baseline_digest", "subject"),
-    *("last_passed_baseline", "catch_up_hours", "reuse_max_age_s"),
+    *("last_passed_baseline", "catch_up_hours", "reuse_max_age_s", "commit"),
 )
 """Values of the changed schedule that the form does not show; they are kept."""
 _COLUMNS = (

@@ -99,7 +99,7 @@ def _word(one: CellTestHistory) -> str:
 def _flaky(story: TestDetail) -> str:
     it = story.flaky
     if not it.results:
-        return "nothing to judge yet"
+        return "no result yet"
     if flaky_signal(it) is None:
         return f"no failure of a build that also passed in {it.results:,} results"
     parts = [

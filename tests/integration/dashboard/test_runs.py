@@ -53,7 +53,7 @@ def test_the_sign_behind_a_commit_is_explained_where_it_stands(pages: PageDesk) 
     pages.api.launch("2", commit=commit | {"is_dirty": True})
     shown = pages.page("/runs").text
     assert "1f0c2d9+ topic" in shown
-    assert "+ behind a commit: the files had changes since it." in shown
+    assert "+ behind a commit: with local changes." in shown
 
 
 def test_a_run_that_is_to_end_says_so(pages: PageDesk) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.domain.commit import Commit
 from orchestrator.domain.schedule import Firing, FiringState
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
@@ -98,7 +99,8 @@ def test_what_is_refused_is_shown_with_what_was_written(
 def test_one_is_changed_and_keeps_its_firings(pages: PageDesk) -> None:
     add(pages)
     store = pages.stores.schedules
-    known = replace(store.get("nightly"), catch_up_hours=7)
+    commit = Commit(sha="1f0c2d9a41b2", branch="main", author="Ann", is_dirty=True)
+    known = replace(store.get("nightly"), catch_up_hours=7, commit=commit)
     assert store.replace(known, next_due_at=pages.api.clock.now())
     fired(pages, 1, outcome="passed")
     pages.post("/schedules/nightly/pause")
@@ -109,7 +111,9 @@ def test_one_is_changed_and_keeps_its_firings(pages: PageDesk) -> None:
     answer = pages.post("/schedules", status=303, **changed)
     assert answer.headers["location"] == "/schedules/nightly"
     after = store.get("nightly")
-    assert (after.cron, after.catch_up_hours) == ("30 4 * * *", 7)
+    assert (after.cron, after.catch_up_hours, after.commit) == ("30 4 * * *", 7, commit)
+    told = pages.page("/schedules/nightly").text
+    assert "Commit 1f0c2d9a41b2+ on main by Ann, with local changes" in told
     assert after.paused_at is not None
     assert len(store.firings("nightly")) == 1
     refused = pages.post("/schedules", status=422, **(changed | {"cron": "x"}))

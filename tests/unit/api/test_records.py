@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -120,32 +118,3 @@ def test_an_extended_record_keeps_the_fields_of_its_parent() -> None:
     )
     with pytest.raises(TypeError, match="is no record"):
         extended(CostToday, {"usd": 1}, day="2026-01-20")
-
-
-_FIRST = """
-import orchestrator.api
-from orchestrator.store.column_types import DocumentColumn
-from orchestrator.store.tables import FiringRow
-
-def kept_from(schema):
-    if isinstance(schema, dict):
-        if schema.get("serialization_exclude") or schema.get("computed_fields"):
-            yield schema.get("name") or schema["computed_fields"]
-        schema = list(schema.values())
-    if isinstance(schema, (list, tuple)):
-        for one in schema:
-            yield from kept_from(one)
-
-for table in FiringRow.metadata.tables.values():
-    for column in table.columns:
-        if isinstance(column.type, DocumentColumn):
-            for name in kept_from(column.type._adapter.core_schema):
-                print(f"{column}: {name}")
-"""
-
-
-def test_what_answers_leave_out_is_stored_where_the_interface_is_loaded_first() -> None:
-    """A controller's imports need not begin with the store, as those of this file do."""
-    command = [sys.executable, "-c", _FIRST]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout == ""

@@ -113,6 +113,17 @@ def test_without_a_traceback_the_message_is_the_signature():
     assert found("", "the interpreter died", reason="crashed").exception == "crashed"
 
 
+@pytest.mark.parametrize("form", ["def {}(x, y): assert f(x) == y", "async def {}(): assert f()"])
+def test_tests_of_one_line_have_signatures_of_their_own(form):
+    """A known issue of one must not excuse the others."""
+    text = f"x = 1, y = 2\n\n>   {form}\nE   assert 1 == 2\n\ntests/test_a.py:5: AssertionError"
+    one, other = (found(text.format(name)) for name in ("test_a", "test_b"))
+    assert (one.frame, other.frame) == ("test_a.test_a", "test_a.test_b")
+    assert one.id != other.id
+    bare = [failed(f"t/test_a.py::{name}", "", "assert 1 == 2") for name in ("test_a", "test_b")]
+    assert [signature_of(one).frame for one in bare] == ["test_a.test_a", "test_a.test_b"]
+
+
 def test_of_a_chain_the_last_exception_counts():
     chained = f"""\
 {a10g_short("test_a", 3)}

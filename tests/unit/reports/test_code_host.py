@@ -193,6 +193,15 @@ def test_a_comment_calls_nobody_and_links_nowhere(word, templates):
     assert [row.count("<td") + row.count("<th") for row in rows] == [7, 7, *[4] * (len(rows) - 2)]
 
 
+def test_a_comment_says_that_the_checkout_had_local_changes(templates):
+    evidence = talkative("main")
+    dirty = replace(evidence.record.run.commit, is_dirty=True)
+    run = replace(evidence.record.run, commit=dirty)
+    evidence = replace(evidence, record=replace(evidence.record, run=run))
+    text = render("comment", evidence, format="md", templates=templates)
+    assert "commit `1f0c2d9a41b2+` on main by main, with local changes" in text
+
+
 def failing_twice():
     """A test that fails on two platforms: the evidence, and its failures."""
     said = results_of("x", [("t.py::test_a", T.FAILED)], message="boom")

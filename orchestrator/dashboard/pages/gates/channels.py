@@ -46,7 +46,7 @@ def channel_table(request: PageRequest) -> Table:
         caption="Channels",
         columns=(*_CHANNELS, _TEST) if request.viewer.may(Scope.ADMIN) else _CHANNELS,
         rows=[_channel(request, *one) for one in channels],
-        empty="Nobody is told of verdicts yet.",
+        empty="No channel exists yet: no verdict is announced.",
         command="seatrial channel add NAME URL",
         is_caption_hidden=True,
     )

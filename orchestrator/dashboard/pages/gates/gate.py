@@ -92,7 +92,7 @@ def approval_table(
         caption="Approvals, newest first",
         columns=_APPROVAL_COLUMNS,
         rows=[_approval_row(one, read, names) for one in shown],
-        empty="Nobody has approved anything.",
+        empty="There is no approval yet.",
         total=len(approvals),
         is_caption_hidden=True,
     )
@@ -243,7 +243,7 @@ def waiver_table(request: PageRequest, gate: str) -> Table:
         caption=f"Waivers: {told}",
         columns=(*_WAIVERS, _APPROVE) if acts else _WAIVERS,
         rows=[_waiver(request, w, names, acts=acts) for w in shown],
-        empty="Nobody has waived anything.",
+        empty="There is no waiver yet.",
         total=len(waivers),
         is_caption_hidden=True,
     )

@@ -230,7 +230,7 @@ class Costs:
     def limit(self) -> str:
         """The note about the cost limit."""
         if self.spent_usd is None:
-            return "nobody states it"
+            return "no file states it"
         if self.limit_usd is None:
             return "no limit: nothing is rented"
         return f"of at most {price(self.limit_usd)}"
