@@ -12,6 +12,10 @@ from orchestrator.domain.matrix import GIGABYTE, CellPlan
 from orchestrator.domain.quota import Headroom
 from orchestrator.domain.units import most_usd, plural, price, size
 
+INDEX_ADVICE = (
+    "let the machine install from its own index (`index = true` in the environment's table of"
+    " payload.toml: `[env.image]` in place of `[setup]`, or the `[env.NAME]` that it has)"
+)
 SHIPPED_LIMIT_BYTES = 3 * GIGABYTE
 """`limits.max_shipped_gb`, where a matrix does not say it."""
 _NAMED = 4
@@ -22,8 +26,7 @@ def over_limit(size_bytes: int, limit_bytes: int) -> str:
     return (
         f"{size(size_bytes)} are more than limits.max_shipped_gb of {size(limit_bytes)}: they "
         "would be sent while the machine is billed; name a build without CUDA where the machine "
-        "has no GPU, let the machine install from its own index (`index = true` in the "
-        "environment), or raise the limit"
+        f"has no GPU, raise the limit, or {INDEX_ADVICE}"
     )
 
 

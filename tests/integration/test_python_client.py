@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from orchestrator.client.transport import Answer
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import RunResponse
-from tests.integration.api_context import Desk, served
+from tests.integration.api_context import MANIFEST, Desk, served
 from tests.integration.gate_world import MATRIX, POLICY, begun, put, ran
+from tests.integration.wheel_making import wheel_bytes
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/python-client.md"
@@ -79,10 +80,18 @@ def test_the_code_of_the_page_does_what_it_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    api.clock.time = datetime.now(UTC)  # the page's dates are counted from today
     monkeypatch.setenv("SEATRIAL_URL", url)
     monkeypatch.setenv("SEATRIAL_TOKEN", token_of(api))
     monkeypatch.chdir(tmp_path)
-    Path("seatrial.yaml").write_text(MATRIX, encoding="utf-8")
+    subject = 'subject: {name: proof, version: "1.10"'
+    matrix = MATRIX.replace(subject, f"payload: {{path: .}}\n{subject}, wheel: dist/*.whl")
+    Path("seatrial.yaml").write_text(matrix, encoding="utf-8")
+    Path("payload.toml").write_text(MANIFEST, encoding="utf-8")
+    Path("tests").mkdir()
+    Path("tests/test_a.py").write_text("def test_one(): ...\n", encoding="utf-8")
+    Path("dist").mkdir()
+    Path("dist/proof-1.10-py3-none-any.whl").write_bytes(wheel_bytes("proof", "1.10"))
     Path("gate.yaml").write_text(POLICY, encoding="utf-8")
     blocks = re.findall(
         r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -90,7 +99,7 @@ def test_the_code_of_the_page_does_what_it_says(
     launch, *others = blocks
     program: dict[str, Any] = {}
     exec(launch, program)
-    run = ran(api, "nightly-7", TESTS)
+    run = ran(api, "nightly-7", TESTS, **program["order"])
     assert run == program["run"].id, "the key had launched it"
     for block in others:
         exec(block, program)

@@ -191,3 +191,15 @@ def test_every_attack_of_the_security_page_is_held_by_tests_that_exist() -> None
         assert named, row
         for path, name in named:
             assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (path, name)
+
+
+_LISTED = re.compile(r"^(V-\d{4}) .*? (01\w{10})\b", re.MULTILINE)
+_EXPLAINED = re.compile(r"^[A-Z_]+  \S+ (V-\d{4}) .*\n.*\nevaluated: run (01\w{10})", re.MULTILINE)
+
+
+def test_a_verdict_of_the_tutorial_is_of_one_run_in_all_its_outputs() -> None:
+    text = (ROOT / "docs/tutorials/nightly-gate.md").read_text(encoding="utf-8")
+    listed, explained = _LISTED.findall(text), _EXPLAINED.findall(text)
+    assert listed
+    assert explained
+    assert set(explained) <= set(listed)

@@ -54,7 +54,7 @@ from orchestrator.adapters.guarded_proxy import (
     look_public,
 )
 from orchestrator.application.ports.wheels import WheelsError
-from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES, over_limit
+from orchestrator.domain.launch_plan import INDEX_ADVICE, SHIPPED_LIMIT_BYTES, over_limit
 from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.domain.units import size
 
@@ -322,9 +322,7 @@ class DependencyResolver:
             named = _WITHOUT_WHEEL.findall(str(error))
             raise WheelsError(
                 f"no wheels of {', '.join(dict.fromkeys(named) or texts)} for"
-                f" {self._target.platform}: {error}; name"
-                " versions that have one, or let the machine install from its own index"
-                " (`index = true` in the environment)"
+                f" {self._target.platform}: {error}; name versions that have one, or {INDEX_ADVICE}"
             ) from None
         for path in sorted(into.glob("*.whl")):
             self._take(read_wheel(path))
@@ -485,8 +483,7 @@ class SizeResolver(DependencyResolver):
             why = "all of its wheels are for others" if is_named else "no index knows its name"
         return (
             f"no wheel of {text} for {platform}: {why}; pin a version that has one in the "
-            "environment's `pip`, name a page that has one in its `find_links`, or let the machine "
-            "install from its own index (`index = true`)"
+            f"environment's `pip`, name a page that has one in its `find_links`, or {INDEX_ADVICE}"
         )
 
     def _takes_python(self, specifier: str) -> bool:
