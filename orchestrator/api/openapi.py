@@ -51,7 +51,7 @@ by nature, or the first items of an order.
 
 Too many requests of one credential, or refused credentials of one address, are answered 429 with
 `Retry-After` in seconds, and nothing is done; `RateLimit` says what is left of the minute. A read
-that would wait behind 32 others is answered 503 with `Retry-After: 1`.
+that would wait behind 96 others is answered 503 with `Retry-After: 1`.
 """
 _PROBLEM = "#/components/schemas/ProblemResponse"
 _METHODS = frozenset({"get", "put", "post", "delete", "head"})

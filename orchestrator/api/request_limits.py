@@ -29,7 +29,7 @@ WINDOW_S = 60
 _HEALTH = frozenset({"/healthz", "/readyz"})
 _KEPT = 10_000
 """Maximum counted clients; the ones that came first are forgotten."""
-MOST_WAITING = 32
+MOST_WAITING = 96
 """Reads that may wait for the beginning of their answers: about a second of a controller's work."""
 _READS = frozenset({"GET", "HEAD"})
 _STREAM = re.compile(r".*/runs/[^/]+/events")

@@ -122,7 +122,7 @@ class EvidenceStore:
         target = self._target(attempt_id)
         if not events and not log:
             return self.position(attempt_id)
-        tests = self._cases.number(target.product, facts.tests)
+        tests = self._cases.number(target.product, facts.tests, run=target.run_id)
         now = _after(have, len(events), facts, len(log), at=at)
         chunks = list(_chunks(target, have, events, log))
         with self._sessions.write(progress_of=target.run_id) as session:

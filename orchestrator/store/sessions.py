@@ -376,7 +376,7 @@ class Sessions:
 
         Args:
             progress_of: The run of which it stores only what a job reports while it runs, which
-                answers may lack for seconds; empty for a report that has no run yet.
+                answers may lack for seconds.
         """
         try:
             with (

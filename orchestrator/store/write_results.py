@@ -165,8 +165,10 @@ class TestCases:
         self._remembered = remembered
         self._known: dict[str, dict[Key, int]] = {}
 
-    def number(self, product: str, tests: Mapping[Key, TestFact]) -> dict[int, TestFact]:
-        """Return facts with their tests' numbers, in order; new tests are stored first."""
+    def number(
+        self, product: str, tests: Mapping[Key, TestFact], *, run: str
+    ) -> dict[int, TestFact]:
+        """Return facts of a run with their tests' numbers, in order; new tests are stored first."""
         known = self._known.setdefault(product, {})
         unknown = [key for key in tests if key not in known]
         if unknown:
@@ -174,7 +176,7 @@ class TestCases:
                 # Another one, and not emptied: other threads may be looking into the old one.
                 self._known[product] = known = {}
                 unknown = list(tests)
-            known.update(self._look_up(product, unknown))
+            known.update(self._look_up(product, unknown, run))
         numbered: dict[int, TestFact] = {}
         for key, fact in tests.items():
             number = known[key]
@@ -183,12 +185,12 @@ class TestCases:
             numbered[number] = same.plus(fact) if same else fact
         return numbered
 
-    def _look_up(self, product: str, keys: Sequence[Key]) -> dict[Key, int]:
+    def _look_up(self, product: str, keys: Sequence[Key], run: str) -> dict[Key, int]:
         digests = {key: _digest(product, key) for key in keys}
         found = self._find(list(digests.values()))
         missing = {digest: key for key, digest in digests.items() if digest not in found}
         if missing:
-            found |= self._add(product, missing)
+            found |= self._add(product, missing, run)
             # what somebody else has added meanwhile
             found |= self._find([digest for digest in missing if digest not in found])
         return {key: found[digest] for key, digest in digests.items()}
@@ -202,12 +204,12 @@ class TestCases:
                 found.update((digest, number) for digest, number in rows)
         return found
 
-    def _add(self, product: str, missing: Mapping[bytes, Key]) -> dict[bytes, int]:
+    def _add(self, product: str, missing: Mapping[bytes, Key], run: str) -> dict[bytes, int]:
         # In one order: two who add the same tests at once do not wait in a circle. By name, as
         # the first by number are what people are shown of thousands.
         rows = [_row(product, digest, key) for digest, key in missing.items()]
         rows.sort(key=lambda row: (row["job"], storable(row["nodeid"])))
-        with self._sessions.write(progress_of="") as session:
+        with self._sessions.write(progress_of=run) as session:
             statement = insert_into(session, TestCaseRow).on_conflict_do_nothing()
             added = statement.returning(TestCaseRow.digest, TestCaseRow.id)
             return dict(session.connection().execute(added, rows).all())
