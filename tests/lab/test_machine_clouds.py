@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from tests.lab.cloud_facts import uplink_mbit_s
@@ -55,6 +58,13 @@ def test_google_metadata_needs_its_header_and_tells_of_a_preemption(machines, ke
     assert ask(machines, "4711", f"{base}/preempted", header) == "TRUE\n200"
 
 
+def opens(host_key, keys):
+    with contextlib.suppress(OSError, paramiko.SSHException):
+        connect(PUBLIC, keys, host_key=host_key, user="runner").close()
+        return True
+    return False
+
+
 def test_google_machines_make_users_publish_host_keys_and_run_the_script_at_each_boot(
     machines, keys
 ):
@@ -68,6 +78,8 @@ def test_google_machines_make_users_publish_host_keys_and_run_the_script_at_each
     )
     published = machines.guest_attributes(spec.id)["hostkeys/ssh-ed25519"]
     host_key = f"ssh-ed25519 {published}"
+    # sshd starts again with the new key after that is published.
+    wait_until(partial(opens, host_key, keys), "sshd answers with it")
     with connect(PUBLIC, keys, host_key=host_key, user="runner") as client:
         assert run(client, "sudo -n id -un").strip() == "root"
         assert "status: done" in run(client, "cloud-init status --wait")
