@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from tests.adversary.lie import Lie
-from tests.adversary.scene import POLICY, Scene
+from tests.adversary.scene import DEFECT, GOOD, POLICY, Scene
 
 RULE = "job/suite@here"
 ALONE = {"approvals": {"on": []}}
@@ -62,6 +63,25 @@ def _approves_all(scene: Scene) -> Sequence[str]:
     return [run]
 
 
+_ONE_LINE = """import mylib
+
+def test_double(): assert mylib.double(2) == 4
+def test_triple(): assert mylib.triple(2) == 6
+"""
+
+
+def _borrows(scene: Scene) -> Sequence[str]:
+    """A known issue of a test whose failure reads as another's does."""
+    scene.payload({"t/test_one.py": _ONE_LINE})
+    scene.subject(GOOD.replace("3 * x", "3 * x + 1"))
+    shown = scene.seatrial("show", scene.run()).stdout
+    words = ("--product", scene.product, "--owner", "mario", "--expires", scene.day(5))
+    (signature,) = set(re.findall(r"s1-[0-9a-f]{12}", shown))
+    scene.seatrial("known-issue", "add", "known", *words, "--signature", signature)
+    scene.subject(DEFECT, version="1.1")
+    return [scene.run()]
+
+
 LIES = (
     Lie("an exception that its author approves", _fails, _excused("mario")),
     Lie("an exception that its author approves in capitals", _fails, _excused("MARIO")),
@@ -84,6 +104,7 @@ LIES = (
     Lie("an exception from every rule", _fails, _excused("luigi", rule="*")),
     Lie("a known issue of every failure", _fails, _issue(exception="*")),
     Lie("a known issue that contains nothing", _fails, _issue(contains="")),
+    Lie("a known issue of another test that is written in one line", _borrows, {**POLICY, **ALONE}),
     Lie("a waiver of his own", _waives),
     Lie("the failing test in quarantine", _quarantines),
     Lie("a known issue that he adds himself", _knows),
