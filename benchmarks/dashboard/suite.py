@@ -116,7 +116,7 @@ class Suite:
     def store(self, database: Database) -> None:
         """Give every test its number, by the product's own means."""
         facts = {(job, nodeid): TestFact(job, nodeid) for job, nodeid in self.named}
-        numbered = TestCases(database.sessions).number(PRODUCT, facts)
+        numbered = TestCases(database.sessions).number(PRODUCT, facts, run="filled")
         by_key = {(fact.job, fact.nodeid): number for number, fact in numbered.items()}
         self.ids = [by_key[key] for key in self.named]
         with database.sessions.write() as session:

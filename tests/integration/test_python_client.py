@@ -47,7 +47,7 @@ PRINTED = [
     "create_token done",
     "True",
     "True",
-    "0.00 USD for the run",
+    "no machine of the run has a price",
     "0.00 USD in 7 days, 1 run",
     "True",
     "404 there is no run '0000'; `seatrial runs` lists them",
