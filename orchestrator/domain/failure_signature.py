@@ -137,7 +137,7 @@ def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | N
     is_anywhere = kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT)
     frame = "" if is_anywhere else raised.frame
     if raised.exception == "AssertionError" and not is_anywhere and "." not in frame:
-        # "assert <n> == <n>" alone is said by many tests: a known issue would excuse them all.
+        # Many tests fail with "assert <n> == <n>": one known issue would excuse all of them.
         path, _, function, _ = split_nodeid(fact.nodeid)
         frame = f"{PurePosixPath(path).stem}.{function}" if function else frame
     return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
