@@ -169,7 +169,7 @@ class ConditionalReads:
             await self._app(scope, receive, send)
             return
         look = await run_in_threadpool(self._look, Request(scope))
-        if look is not None and not look.is_current and (made := self._making.get(look.key)):
+        while look is not None and not look.is_current and (made := self._making.get(look.key)):
             await made.wait()
             look = await run_in_threadpool(self._look, Request(scope))
         if look is None:

@@ -204,14 +204,12 @@ class CommandWiring:
         found = holder(self.settings.home)
         return found is not None and found.role == "serve"
 
-    def end_when_idle(self) -> None:
-        """Ask a background controller to end as soon as no run is unfinished."""
+    def end_when_idle(self, process: int) -> None:
+        """Ask a background controller, by its process id, to end once no run is unfinished."""
         from orchestrator.controller import HURRY
 
-        found = self.holder()
-        if found is not None:
-            with suppress(ProcessLookupError):
-                os.kill(found, HURRY)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, HURRY)
 
     def backup(self, path: Path) -> BackupReport:
         """Copy database and blobs into a new file, also while controllers use them."""

@@ -237,8 +237,8 @@ class Wiring(Protocol):
         """Whether that controller was started by `serve`, and stays."""
         ...
 
-    def end_when_idle(self) -> None:
-        """Ask a background controller to end as soon as no run is unfinished."""
+    def end_when_idle(self, process: int) -> None:
+        """Ask a background controller, by its process id, to end once no run is unfinished."""
         ...
 
     def backup(self, path: Path) -> BackupReport:

@@ -120,7 +120,10 @@ class Spending:
 
 
 def is_priced(lease: LeaseRecord) -> bool:
-    """Whether a machine's price is known; own machines have none unless they were charged."""
+    """Whether a machine's price is known; own machines have none unless they were charged.
+
+    A machine without a price may have cost its disk and address: the bill is of these then.
+    """
     if lease.provider in OWN:
         return bool(lease.price_usd_per_hour or lease.cost_usd)
     return lease.price_usd_per_hour is not None or bool(lease.cost_usd)
@@ -181,8 +184,10 @@ def spending_answer(
     Open leases are billed to `until`.
     """
     totals: list[RunTotal] = []
+    stated = _ZERO
     by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
     for run, total_usd, leases in runs:
+        stated += _ZERO if leases else total_usd or _ZERO
         for lease in leases:
             bill = lease_bill(lease, until)
             by_provider.setdefault(lease.provider, []).append((lease, bill))
@@ -196,7 +201,7 @@ def spending_answer(
         until=until,
         bill=whole,
         simulated_usd=sum(emulated, Bill()).total_usd,
-        stated_usd=sum((one.total_usd or _ZERO for one in totals), _ZERO) - whole.total_usd,
+        stated_usd=stated,
         providers=tuple(
             _provider(name, pairs, until) for name, pairs in sorted(by_provider.items())
         ),

@@ -16,8 +16,8 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import split_nodeid
 
 SIGNATURE_VERSION = 1
-"""Version of the algorithm. Increase it with every change of signatures: stored ones are
-recomputed.
+"""Version of the algorithm. Increase it with every change of signatures after the first release:
+stored ones are recomputed.
 """
 BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 """Outcomes that have a signature."""

@@ -188,7 +188,7 @@ def price_age_warning(places: Iterable[Place], now: datetime) -> str:
         return ""
     oldest = min(old, key=lambda place: place.priced_at or now)
     days = (now - (oldest.priced_at or now)).days
-    return f"prices were read {days} days ago ({oldest.priced}, {oldest.name}): {REFRESH}"
+    return f"prices are at least {days} days old ({oldest.priced}, {oldest.name}): {REFRESH}"
 
 
 def unpriced_warning(places: Iterable[Place]) -> str:

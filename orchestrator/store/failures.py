@@ -208,6 +208,7 @@ class _Outdated:
     cell: int
     test_id: int
     old: str | None
+    nodeid: str
     outcome: int
     reason: str
     message: str
@@ -218,7 +219,9 @@ class _Outdated:
         """Return the signature of the present version. Raises ValueError if the test passed."""
         text = zlib.decompress(self.text).decode() if self.text is not None else ""
         outcome = TestOutcome(self.outcome)
-        fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)
+        fact = TestFact(
+            "", self.nodeid, outcome, reason=self.reason, message=self.message, text=text
+        )
         signature = signature_of(fact, subject_imports(self.environment or {}))
         if signature is None:
             raise ValueError(f"a result that is {outcome.word} has a signature")
@@ -227,15 +230,16 @@ class _Outdated:
 
 def _unsigned(
     limit: int,
-) -> Select[int, int, str | None, int, str, str, bytes, dict[str, object]]:
+) -> Select[int, int, str | None, str, int, str, str, bytes, dict[str, object]]:
     mine = f"s{SIGNATURE_VERSION}-"
     signature = TestResultRow.signature
     return (
         select(
-            *(TestResultRow.cell, TestResultRow.test_id, signature, TestResultRow.outcome),
-            *(TestResultRow.reason, TestResultRow.message, TextRow.body),
+            *(TestResultRow.cell, TestResultRow.test_id, signature, TestCaseRow.nodeid),
+            *(TestResultRow.outcome, TestResultRow.reason, TestResultRow.message, TextRow.body),
             EnvironmentReportRow.document,
         )
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
         .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
         .join(
             EnvironmentReportRow,

@@ -69,7 +69,7 @@ _PROGRESS_OF = "seatrial_progress_of"
 MARKS = 64
 """Rows of marks: more than a controller has connections, so that its commits meet at none.
 
-As many follow for the progress of jobs, `_MARKS_OF_RUN` of them for a run.
+As many follow for the progress of jobs, `_MARKS_OF_RUN` of them for a run: its commits may meet.
 """
 _MARKS_OF_RUN = 8
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")

@@ -154,6 +154,16 @@ def test_signatures_of_another_version_are_made_anew(stores, database):
     }
 
 
+def test_an_assertion_without_a_traceback_is_signed_again_by_its_test(stores, database):
+    ran(stores, fails("t/test_a.py::test_a", "assert 1 == 2"))
+    before = describe_run(stores, "run-1", at=NOW).failure_groups
+    with database.sessions.write() as session:
+        session.execute(text("UPDATE test_result SET signature = NULL"))
+    assert stores.failures.regroup(limit=4) == 1
+    assert describe_run(stores, "run-1", at=NOW).failure_groups == before
+    assert before[0].signature.frame == "test_a.test_a"
+
+
 def test_an_installed_product_is_told_from_a_library_by_what_the_agent_says(stores, database):
     """In the batch of the environment and in later ones, and where it is recomputed."""
     site = "../venv/lib/python3.11/site-packages/kernel_pytorch/"

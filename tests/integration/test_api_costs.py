@@ -249,9 +249,9 @@ def test_a_plan_names_where_one_market_has_no_price(empty: Clouds) -> None:
 @pytest.mark.parametrize(
     ("days", "more", "worst", "words"),
     [
-        (31, "", True, "prices were read 31 days ago"),
-        (91, "", False, "prices were read 91 days ago"),
-        (91, ", allow_unknown_price: true", True, "prices were read 91 days ago"),
+        (31, "", True, "prices are at least 31 days old"),
+        (91, "", False, "prices are at least 91 days old"),
+        (91, ", allow_unknown_price: true", True, "prices are at least 91 days old"),
     ],
 )
 def test_a_plan_reckons_with_no_price_older_than_ninety_days(

@@ -104,12 +104,16 @@ _POLL_S = 0.2
 
 
 def stop_command(context: typer.Context) -> None:
-    """Stop the controller that commands start in the background, once no run is unfinished.
+    """Stop the controller that commands start in the background.
 
     It is refused while a run is unfinished; a controller of `seatrial serve` is left alone.
     """
     session = session_of(context)
     wiring, home = session.wiring, session.settings.home
+    if session.settings.url is not None:
+        raise CliError(
+            f"SEATRIAL_URL is set: `stop` ends the background controller of {home} alone; unset it"
+        )
     process = wiring.holder()
     if process is None:
         session.say(f"No controller runs in {home}.")
@@ -126,7 +130,7 @@ def stop_command(context: typer.Context) -> None:
             "Wait for the end (`seatrial watch`), or cancel it (`seatrial cancel RUN`).",
             code=FAILED,
         )
-    wiring.end_when_idle()
+    wiring.end_when_idle(process)
     for _ in range(round(_STOP_S / _POLL_S)):
         if wiring.holder() != process:
             session.say(f"The controller of {home} (process {process}) has ended.")

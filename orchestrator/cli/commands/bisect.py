@@ -256,7 +256,8 @@ def _waits(search: _Bisection) -> bool:
 
 
 def _state(client: Seatrial, run: str, cell: str) -> CellState:
-    return next(one.state for one in client.run(run).record.cells if one.id == cell)
+    cells = client.run(run).record.cells
+    return next((one.state for one in cells if one.id == cell), CellState.DONE)
 
 
 def _tell(

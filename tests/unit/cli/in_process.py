@@ -124,7 +124,7 @@ class TestWiring:
     def is_served(self) -> bool:
         return self.held_by is not None and self.is_serving
 
-    def end_when_idle(self) -> None:
+    def end_when_idle(self, process: int) -> None:
         self.held_by = self.held_by if self.is_busy else None
 
     def database(self, *, upgrade: bool) -> DatabaseState:

@@ -211,6 +211,16 @@ def test_stop_ends_an_idle_background_controller_alone(
     assert has_ended is (code == 0)
 
 
+def test_stop_ends_no_controller_of_this_computer_for_another_one(
+    cli: Cli,
+) -> None:
+    cli.wiring.settings.url = "http://127.0.0.1:9"
+    cli.wiring.held_by, cli.wiring.is_serving = 7, False
+    assert cli("stop") == 2
+    assert "SEATRIAL_URL is set" in cli.err
+    assert cli.wiring.held_by == 7
+
+
 def test_the_files_of_a_payload_are_listed_without_a_launch(cli: Cli) -> None:
     folder = cli.folder / "pay"
     (folder / "gate.yaml").write_text("a policy")

@@ -40,8 +40,8 @@ def test_a_price_is_told_after_a_month_and_unknown_after_three(
 def test_the_oldest_is_named_with_what_to_do() -> None:
     told = price_age_warning([place(3, "young"), place(95, "old"), place(40)], NOW)
     assert told == (
-        "prices were read 95 days ago (table 2026-09-27, old): `seatrial cost --refresh` reads the "
-        "current ones"
+        "prices are at least 95 days old (table 2026-09-27, old): `seatrial cost --refresh` reads"
+        " the current ones"
     )
     assert why_unpriced(place(95)) == "older than 90 days (table 2026-09-27)"
     assert why_unpriced(place(None)) == "unknown"
