@@ -235,6 +235,19 @@ class TestLayersAndTheirCache:
             with pytest.raises(ValueError, match="is not divisible by"):
                 att.MultiHeadAttention(*wrong[:2], num_kv_heads=wrong[2])
 
+    def test_weights_are_those_of_the_output(self, device):
+        layer = att.FlashAttention3(32, 4, causal=True).to(device).eval()
+        x = torch.randn(2, 9, 32, device=device)
+        output, weights = layer(x, return_weights=True)
+        assert layer.path_taken == "explicit[scores]"
+        assert weights.shape == (2, 4, 9, 9)
+        assert weights.triu(1).abs().max() == 0
+        assert_close(weights.sum(dim=-1), torch.ones(2, 4, 9))
+        assert_close(output, layer(x))
+        named = att.FlashAttention3(32, 4, path="sdpa")
+        with pytest.raises(att.PathRefused, match="no weights to return"):
+            named(x.cpu(), return_weights=True)
+
 
 def bytes_made(function, args, made) -> int:
     """Of the largest storage among what an operator made."""
