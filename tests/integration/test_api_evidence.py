@@ -7,6 +7,7 @@ import pytest
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.databases import Agent, write_log
 from tests.integration.api_context import Desk
+from tests.integration.test_api_history import ISSUE
 
 CELL = "/api/v1/runs/latest/cells/here"
 TEXT = "aé€💥\n" * 8
@@ -205,6 +206,7 @@ def test_a_cell_that_is_not_there_is_not_found(told: Desk, cell: str) -> None:
 
 
 def test_reports_are_rendered_in_every_form(api: Desk, agent: Agent) -> None:
+    api.client.post("/api/v1/known-issues", json=ISSUE).raise_for_status()
     agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b", "failed"))
     media = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
     for form, kind in media.items():
