@@ -203,7 +203,7 @@ ENTRIES = {
     "stop": CommandEntry(
         _KEEP,
         "administration:stop_command",
-        "Stop the controller that commands start in the background, once no run is unfinished.",
+        "Stop the controller that commands start in the background.",
     ),
     "controller": CommandEntry(
         _KEEP,
