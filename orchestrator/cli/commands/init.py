@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.session import session_of
+from orchestrator.cli.session import Session, session_of
+from orchestrator.domain.document_problems import InvalidDocumentError
 
 
 def init_command(
@@ -37,10 +38,24 @@ def init_command(
     project = inspect_project(folder)
     payload, matrix, policy = files_for(project, folder)
     written = write_all((payload, matrix, policy), force=force)
-    for note in project.notes:
+    kept = [] if policy in written else _kept_policy_notes(session, policy.path, project.name)
+    for note in (*project.notes, *kept):
         session.say(f"note: {note}")
     for file in written:
         session.print(f"wrote {file.path}")
     steps = [] if project.tests.is_found else ["put tests into tests/ (test_*.py)"]
     steps += [f"seatrial run {matrix.path}", f"seatrial gate check {policy.path}"]
     session.say(f"Next: {', then '.join(steps)}")
+
+
+def _kept_policy_notes(session: Session, path: Path, product: str) -> list[str]:
+    """Return a note if a policy that was kept decides on another product."""
+    try:
+        kept = session.wiring.documents.read_policy(path.read_text(encoding="utf-8"), str(path))
+    except (InvalidDocumentError, UnicodeDecodeError, OSError):
+        return []  # `gate check` says what is wrong with it
+    if kept.metadata.product == product:
+        return []
+    decides = f"{path} is kept, and it decides on {kept.metadata.product!r}, not on {product!r}"
+    correct = "correct name and product in its metadata, or delete it and run"
+    return [f"{decides}: {correct} `seatrial init --force`"]

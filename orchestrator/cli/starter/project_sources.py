@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.starter.setup_script import SetupScript, read_setup_script
 
 Table = Mapping[str, object]
 
@@ -27,8 +28,10 @@ class ProjectMetadata:
     folder: Path
     pyproject: Table
     setup_cfg: configparser.ConfigParser
+    """With the literals of setup.py that it does not have itself."""
     pkg_info: Message
     """Metadata of an unpacked source distribution."""
+    setup_py: SetupScript
 
     @property
     def project(self) -> Table:
@@ -50,10 +53,13 @@ def read_sources(folder: Path) -> ProjectMetadata:
         path = folder / "PKG-INFO"
         if path.is_file():
             pkg_info = HeaderParser().parsestr(path.read_text(encoding="utf-8"))
+        path = folder / "setup.py"
+        setup_py = read_setup_script(folder)
     except (tomllib.TOMLDecodeError, configparser.Error, UnicodeDecodeError, OSError) as error:
         said = str(error).splitlines()[0]
         raise CliError(f"{path}: cannot be read: {said}") from None
-    return ProjectMetadata(folder, pyproject, setup_cfg, pkg_info)
+    setup_py.fill(setup_cfg)
+    return ProjectMetadata(folder, pyproject, setup_cfg, pkg_info, setup_py)
 
 
 def table(value: Table, *path: str) -> Table:

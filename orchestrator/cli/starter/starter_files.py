@@ -57,7 +57,8 @@ def inspect_project(folder: Path) -> ProjectFacts:
     version, version_notes = _version(sources, name)
     tests = find_tests(folder, sources.pyproject, sources.setup_cfg)
     needs = needs_of(folder, sources.pyproject, sources.setup_cfg, name)
-    notes = (*name_notes, *version_notes, *tests.notes, *needs.notes)
+    setup_notes = () if sources.project else sources.setup_py.notes()
+    notes = (*name_notes, *version_notes, *tests.notes, *needs.notes, *setup_notes)
     wheel, wheel_notes = _wheel(sources, name, tests)
     notes = (*notes, *wheel_notes)
     if wheel is None:
@@ -75,7 +76,9 @@ def _name(sources: ProjectMetadata) -> tuple[str, list[str]]:
         return said.strip(), []
     raw = said if isinstance(said, str) and said else sources.folder.resolve().name
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", raw).strip("-_")[:64] or "project"
-    return name, [] if said else [f"the name {name!r} is the folder's: no file says one"]
+    script = "setup.py, which is not executed, has no literal name"
+    why = script if sources.setup_py.is_there else "no file says one"
+    return name, [] if said else [f"the name {name!r} is the folder's: {why}"]
 
 
 def _version(sources: ProjectMetadata, name: str) -> tuple[str, list[str]]:
@@ -246,13 +249,17 @@ jobs:
 
 
 def policy_text(project: ProjectFacts) -> str:
-    """Return ``gate.yaml``, which demands that the tests passed on this computer."""
+    """Return ``gate.yaml``, which demands that the tests passed on this computer.
+
+    The gate has the product's name, as names of gates are unique in a home.
+    """
+    name = _toml(project.name)
     return f"""\
 # The release policy. It demands that the job `tests` passed on `local-cpu`; the rules that it
 # does not name have their defaults. Add the platforms and jobs of seatrial.yaml that count.
 apiVersion: seatrial/v1
 kind: ReleaseGate
-metadata: {{name: release, product: {_toml(project.name)}, owner: you}}
+metadata: {{name: {name}, product: {name}, owner: you}}
 spec:
   platforms:
     - {{id: local-cpu}}

@@ -403,6 +403,16 @@ def test_the_policy_demands_the_tests_of_the_matrix_on_its_platform(tmp_path: Pa
     assert asked == [(manifest.job[0].id, matrix.platforms[0].id)]
 
 
+@pytest.mark.parametrize(("name", "gate"), [("hull_2", "hull_2"), ("ship.shape", "ship-shape")])
+def test_the_gate_has_the_product_s_name(tmp_path: Path, name: str, gate: str) -> None:
+    """Names of gates are unique in a home, which may have the gates of several projects."""
+    metadata = f'[project]\nname = "{name}"\nversion = "1.0"\n'
+    folder = project(tmp_path, {"pyproject.toml": metadata, "tests/test_a.py": ""})
+    manifest, _ = written(folder)
+    policy = FileDocuments().read_policy((folder / "gate.yaml").read_text(), "gate.yaml")
+    assert (policy.metadata.name, manifest.name) == (gate, gate)
+
+
 def test_a_policy_that_exists_is_kept_also_if_the_others_are_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,6 +421,25 @@ def test_a_policy_that_exists_is_kept_also_if_the_others_are_replaced(
         assert run_init(str(tmp_path), *force) == 0
         assert "gate.yaml" not in capsys.readouterr().out
         assert (tmp_path / "gate.yaml").read_text() == "mine"
+
+
+def test_a_policy_of_another_product_is_kept_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
+    assert run_init(str(tmp_path)) == 0
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "ark"\nversion = "1"\n')
+    capsys.readouterr()
+    assert run_init(str(tmp_path), "--force") == 0
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "kept" in line]
+    assert said == (
+        f"note: {tmp_path / 'gate.yaml'} is kept, and it decides on 'shipshape', not on 'ark':"
+        " correct name and product in its metadata, or delete it and run `seatrial init --force`"
+    )
+    (tmp_path / "gate.yaml").unlink()
+    assert run_init(str(tmp_path), "--force") == 0
+    assert run_init(str(tmp_path), "--force") == 0
+    assert "kept" not in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten_unless_forced(
@@ -423,6 +452,62 @@ def test_nothing_is_overwritten_unless_forced(
     assert (tmp_path / "seatrial.yaml").read_text() == "mine"
     assert run_init(str(tmp_path), "--force") == 0
     assert (tmp_path / "seatrial.yaml").read_text() != "mine"
+
+
+SETUP = """
+    import sys
+    from setuptools import setup
+
+    sys.exit("it was executed")
+    setup(
+        name="old.ship",
+        version="2.5",
+        install_requires=["numpy"],
+        extras_require={"test": ["hypothesis"]},
+    )
+"""
+
+
+def test_literals_of_setup_py_are_read_and_it_is_not_executed(tmp_path: Path) -> None:
+    folder = project(tmp_path / "folder", {"setup.py": SETUP, "tests/test_a.py": ""})
+    manifest, matrix = written(folder)
+    assert (manifest.name, manifest.version) == ("old-ship", "2.5")
+    assert (matrix.subject.name, matrix.subject.version) == ("old-ship", "2.5")
+    assert manifest.setup is not None
+    assert manifest.setup.pip == ("pytest>=8", "numpy", "hypothesis")
+    assert inspect_project(folder).notes == ()
+
+
+def test_setup_cfg_and_pyproject_count_more_than_setup_py(tmp_path: Path) -> None:
+    """As setuptools has it."""
+    files = {"setup.py": SETUP, "tests/test_a.py": "", "setup.cfg": "[metadata]\nversion = 3.0\n"}
+    manifest, _ = written(project(tmp_path / "cfg", files))
+    assert (manifest.name, manifest.version) == ("old-ship", "3.0")
+    dynamic = '[project]\nname = "shipshape"\ndynamic = ["version"]\n'
+    files = {"setup.py": SETUP, "tests/test_a.py": "", "pyproject.toml": dynamic}
+    manifest, _ = written(project(tmp_path / "toml", files))
+    assert (manifest.name, manifest.version) == ("shipshape", "2.5")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "setup(name=NAME, version=read(), install_requires=read())",
+        "setup(**config)",
+        "if x:\n    setup(name='a')\nelse:\n    setup(name='b')",
+        "print 'of Python 2'",
+    ],
+)
+def test_what_setup_py_does_not_have_as_a_literal_is_said(tmp_path: Path, text: str) -> None:
+    folder = project(tmp_path / "hull", {"setup.py": text, "tests/test_a.py": ""})
+    manifest, _ = written(folder)
+    assert (manifest.name, manifest.version) == ("hull", "0.0.0")
+    notes = inspect_project(folder).notes
+    said = "the name 'hull' is the folder's: setup.py, which is not executed, has no literal name"
+    assert said in notes
+    assert any("no version was found" in note for note in notes)
+    is_computed = "install_requires" in text
+    assert any("install_requires of setup.py" in note for note in notes) is is_computed
 
 
 def test_a_broken_pyproject_is_a_sentence(
