@@ -198,16 +198,24 @@ def _undeclared(cell: CellRecord) -> Iterator[UndeclaredRequirement]:
 
 
 def _other_subject(one: GatheredCell) -> str:
-    """Return the version of an installed distribution of the subject's name that differs from it.
+    """Return an installed version of the subject's name that differs from it, with its place.
 
-    Only where the payload itself is the subject: others are installed, and proven to be.
+    Only where the payload itself is the subject: others are installed, and proven to be. The place
+    is left out for evidence of agents that did not tell it.
     """
     subject = one.taken.spec.matrix.subject
     if subject.source != "payload":
         return ""
-    installed = {canonical_name(name): text for name, text in _packages(one.cell).items()}
-    version = installed.get(canonical_name(subject.name), "")
-    return version if version and not is_same_version(version, subject.version) else ""
+    told = one.cell.probed.get("subject_metadata")
+    rows = [row for row in told if isinstance(row, Mapping)] if isinstance(told, list) else []
+    found = [(str(row["version"]), f" ({row['metadata']})") for row in rows]
+    if not found:
+        installed = {canonical_name(name): text for name, text in _packages(one.cell).items()}
+        found = [(installed.get(canonical_name(subject.name), ""), "")]
+    for version, place in found:
+        if version and not is_same_version(version, subject.version):
+            return version + place
+    return ""
 
 
 def _jobs(

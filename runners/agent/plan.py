@@ -59,6 +59,14 @@ class PlanSubject:
 
 
 @dataclass(frozen=True)
+class PlanProduct:
+    """The subject's name and version as the matrix states them, also where it is the payload."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
 class AttemptLimits:
     """Bounds of one attempt; sizes in bytes, times in seconds."""
 
@@ -160,6 +168,7 @@ class AgentPlan:
     untrusted: bool = False
     """Whether nothing runs unless the jobs have a user of their own without that server."""
     baseline: Optional[PlanBaseline] = None
+    product: Optional[PlanProduct] = None
 
 
 NOTHING = AgentPlan(Name(""), Name(""), "", PlanEnvironment(""), (), payload_user=False)

@@ -15,6 +15,7 @@ from . import (
     metadata_guard,
     plan,
     processes,
+    subject_metadata,
     suite,
     variant,
 )
@@ -168,6 +169,7 @@ class AttemptRun:
         environment["undeclared_requirements"] = inventory.undeclared
         environment["subject_imports"] = list(inventory.subject_imports)
         environment.update(separation)
+        self._see_metadata(runner, environment)
         self._see_whose(environment)
         self._see_readiness(asker, facts)
         variant.prove_subject(context, runner)
@@ -197,6 +199,16 @@ class AttemptRun:
                 why = facts.get(f"{fact}_reason", "this provider has no guard of the metadata")
                 raise EnvironmentFailed(f"untrusted code does not run here: {fact} is false: {why}")
         return facts
+
+    def _see_metadata(self, runner: JobRunner, environment: Dict[str, JsonValue]) -> None:
+        """Add what jobs find under the subject's name; warn of versions other than its own."""
+        found = subject_metadata.find(self._context, runner)
+        product = self._context.plan.product
+        if found is not None and product is not None:
+            environment.update(found.facts())
+            text = found.warning(product, is_payload=self._context.plan.subject is None)
+            if text:
+                self._context.events.log("warning", text)
 
     def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
         """Warn if the jobs see Seatrial's own packages, which the payload did not request."""

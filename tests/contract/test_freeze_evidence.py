@@ -426,6 +426,18 @@ def test_another_version_of_a_payload_that_is_the_subject_is_told_where_it_is_in
     assert only_cell(context, "run-1").other_subject == found
 
 
+def test_each_distribution_of_the_subject_s_name_is_compared_with_it(context):
+    """The first on the path may be right, and a second one of another version be imported."""
+    rows = [
+        {"version": "1.10", "metadata": "src/lib.egg-info"},
+        {"version": "1.9", "metadata": "/usr/lib/site-packages/lib-1.9.dist-info"},
+    ]
+    said = environment(packages={"lib": "1.10"}, subject_metadata=rows)
+    ran(context.stores, "run-1", said, passes("a"), subject=Subject(name="lib", version="1.10"))
+    found = "1.9 (/usr/lib/site-packages/lib-1.9.dist-info)"
+    assert only_cell(context, "run-1").other_subject == found
+
+
 def test_a_subject_from_a_wheel_is_installed_and_proven(context):
     subject = Subject(name="lib", version="1.10", wheel="lib.whl")
     said = environment(packages={"lib": "1.9"})

@@ -275,6 +275,48 @@ def test_the_environment_of_seatrial_itself_is_told(
     assert len(told) == 1
 
 
+def test_metadata_of_other_versions_of_the_subject_is_told(
+    machine: Machine, payload: Path, tmp_path: Path
+) -> None:
+    """Of the payload as the subject: importlib.metadata reads what an earlier release left."""
+    python = lean_python(tmp_path / "venv")
+    [site] = Path(python).parents[1].glob("lib/python3*/site-packages")
+    old, stale = site / "my_tool-0.9.dist-info", payload / "src" / "My_Tool.egg-info"
+    (payload / "src" / "my_tool").mkdir(parents=True)
+    (payload / "src" / "my_tool" / "__init__.py").write_text("")
+    more: dict[str, Any] = {
+        "python": python,
+        "product": {"name": "my-tool", "version": "1.5"},
+        "jobs": [command("true", env={"PYTHONPATH": "src"})],
+    }
+
+    def told() -> tuple[list[str], dict[str, Any]]:
+        evidence = machine.run(payload, **more)
+        [environment] = evidence.of("environment")
+        return [text for text in evidence.messages("warning") if "my-tool" in text], environment
+
+    warnings, environment = told()
+    assert not warnings
+    assert environment["subject_metadata"] == []
+    assert environment["subject_module"] == "src/my_tool/__init__.py"
+    for info, version in ((old / "METADATA", "0.9"), (stale / "PKG-INFO", "1.0")):
+        info.parent.mkdir()
+        info.write_text(f"Metadata-Version: 2.1\nName: my-tool\nVersion: {version}\n")
+    shutil.copytree(stale, machine.base / "payloads" / machine.unpack(payload) / "src" / stale.name)
+    warnings, environment = told()
+    assert environment["subject_metadata"] == [
+        {"version": "1.0", "metadata": "src/My_Tool.egg-info"},
+        {"version": "0.9", "metadata": str(old)},
+    ]
+    (said,) = warnings
+    assert said == (
+        "the subject is my-tool 1.5, imported from src/my_tool/__init__.py, and its jobs find"
+        f" metadata of another version: 1.0 in src/My_Tool.egg-info, 0.9 in {old}."
+        " importlib.metadata reads the first. Fix: take the other versions out of the payload and"
+        " of the interpreter, or name a wheel as the subject"
+    )
+
+
 def test_probe(machine: Machine, lean: str) -> None:
     said = json.loads(
         machine.verb("probe", "--candidate", lean, "--candidate", "no-such-python").stdout

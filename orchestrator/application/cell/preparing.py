@@ -131,7 +131,7 @@ def agent_plan(
         traits: The machine's provider.
         baseline: The other arm of benchmarks, where they are paired.
     """
-    manifest = now.spec.manifest
+    manifest, subject = now.spec.manifest, now.spec.matrix.subject
     return {
         "v": PLAN_VERSION,
         "attempt": now.attempt.id,
@@ -140,6 +140,7 @@ def agent_plan(
         "python": environment.python,
         "environment": _environment(now, environment),
         "subject": dict(environment.subject) if environment.subject else None,
+        "product": {"name": subject.name, "version": subject.version},
         "payload_user": now.plan.platform.provider != "local",
         "readiness": _readiness(now),
         "preemption": traits.notice or None,
