@@ -19,7 +19,6 @@ from starlette.routing import Match
 
 from orchestrator.api.models import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
-from orchestrator.application.bisect_failures import NothingToBisectError
 from orchestrator.application.credential_watch import BusyError, TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_run import ReportRefusedError
@@ -43,6 +42,7 @@ from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.ports.uploads import IntakeError, IntakeFullError
 from orchestrator.application.prune import PruneBusyError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
+from orchestrator.application.retests import NothingToBisectError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.sign_off import WaiverApprovedError, WaiverMissingError
 from orchestrator.application.signing_keys import KeyMissingError

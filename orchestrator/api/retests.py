@@ -13,17 +13,17 @@ from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId,
 from orchestrator.api.models import RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.attribute_failures import attribute_cell
-from orchestrator.application.bisect_failures import (
+from orchestrator.application.describe_run import describe_run
+from orchestrator.application.launch_run import missing_upload
+from orchestrator.application.plan_run import plan_run
+from orchestrator.application.retests import (
     ask_retest,
     begin_bisect,
     bisect_order,
     bisect_range,
     dismiss,
+    request_confirmation_run,
 )
-from orchestrator.application.confirmation_run import request_confirmation_run
-from orchestrator.application.describe_run import describe_run
-from orchestrator.application.launch_run import missing_upload
-from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import filled

@@ -12,13 +12,13 @@ from typing import Protocol
 from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PackedPayload
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.blobs import Blobs, HomeFiles
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.engine import FinishedFlows
 from orchestrator.application.ports.identity_provider import IdentityProvider
 from orchestrator.application.ports.notification_sender import NotificationSender
 from orchestrator.application.ports.result_parsers import Dialects
-from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
 from orchestrator.application.ports.signer import Signer
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
 from orchestrator.application.ports.uploads import UploadUnpacker

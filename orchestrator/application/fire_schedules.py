@@ -20,7 +20,6 @@ from typing import Protocol
 
 from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.application.channels import end_of_firing, no_verdict, notify_people
-from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import cancel_run
 from orchestrator.application.evaluate_gate import evaluate_gate
@@ -35,6 +34,7 @@ from orchestrator.application.launch_run import (
 from orchestrator.application.ports.clock import Cron, CronError
 from orchestrator.application.ports.wheels import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
+from orchestrator.application.retests import request_confirmation_run
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.channel import Announcement
 from orchestrator.domain.document_problems import InvalidDocumentError

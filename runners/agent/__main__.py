@@ -124,19 +124,17 @@ def _pull(options: argparse.Namespace) -> int:
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
-    from . import pull_events
+    from . import serve
 
-    sent = pull_events.pull(
+    position = serve.pull(
         attempt,
         sys.stdout.buffer,
         events_from=options.events,
         log_from=options.log,
         limit_bytes=options.limit,
     )
-    if options.wake and sent.alive:
-        from . import serve
-
-        serve.wake_later(attempt, events_bytes=sent.events_end, log_bytes=sent.log_end)
+    if options.wake and position is not None:
+        serve.wake_later(position)
     return OK
 
 

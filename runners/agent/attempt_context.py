@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from .events import EventWriter
+from .evidence_text import Masker
 from .heartbeat import Heartbeat
 from .installed_packages import EnvironmentCopy, Files
 from .job_output import Sink
 from .job_user import User
 from .layout import AttemptFolder
-from .masking import Masker
 from .payload_copy import PayloadCopy
 from .plan import AgentPlan
 from .pytest_records import RecordsRefusal

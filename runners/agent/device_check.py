@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping
 
 from . import bounded_process, environment_facts, interpreters, processes
 from .attempt_errors import NotReady
-from .masking import JsonValue
+from .evidence_text import JsonValue
 from .plan import Readiness
 from .torch_device_check import NO_TORCH
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import bounded_process
-from .masking import JsonValue
+from .evidence_text import JsonValue
 
 Device = Dict[str, JsonValue]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple
 
 from . import bounded_process, interpreters, probe
+from .evidence_text import JsonValue
 from .layout import AttemptFolder
-from .masking import JsonValue
 
 _PACKAGES_TIMEOUT_S = 120.0
 _TORCH_TIMEOUT_S = 300.0

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import processes
 from .events import Data, EventWriter
-from .masking import JsonValue
+from .evidence_text import JsonValue
 from .tail_json_lines import JsonLinesTail, Line
 
 

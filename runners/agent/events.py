@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import Callable, Mapping, Optional
 
-from .clean_text import cap, clean
-from .masking import JsonValue, Masker
+from .evidence_text import JsonValue, Masker, cap, clean
 
 Data = Mapping[str, JsonValue]
 

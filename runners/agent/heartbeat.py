@@ -13,8 +13,8 @@ from typing import Dict, Optional, Tuple
 from . import processes
 from .attempt_errors import DiskFull, Stopped
 from .events import EventWriter
+from .evidence_text import JsonValue
 from .layout import AttemptFolder
-from .masking import JsonValue
 from .preemption_notices import Notices
 
 _FULL_BELOW_BYTES = 1024 * 1024

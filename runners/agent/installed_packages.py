@@ -25,9 +25,9 @@ from typing import (
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
+from .evidence_text import JsonValue
 from .file_marks import Mark, mark_of
 from .layout import AttemptFolder
-from .masking import JsonValue
 from .plan import PlanSubject
 from .pytest_records import RecordsRefusal
 

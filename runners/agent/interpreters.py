@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import bounded_process
+from .evidence_text import JsonValue
 from .file_marks import mark_of
 from .layout import on_path
-from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
 _OUTPUT_CHARS = 500

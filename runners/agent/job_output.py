@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from .bounded_process import Account
-from .clean_text import last_lines
 from .events import EventWriter, write_all
-from .masking import Masker
+from .evidence_text import Masker, last_lines
 from .tail_json_lines import open_regular
 
 _PIPE_BYTES = 1024 * 1024

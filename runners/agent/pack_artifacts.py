@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import tarfile
 
     from .attempt_context import AttemptContext
+    from .evidence_text import JsonValue
     from .file_marks import Mark
-    from .masking import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
 """Maximum size of a bundle; a controller accepts 256 MiB."""

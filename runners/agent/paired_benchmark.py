@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from .benchmark_arms import Arm, ArmEnded
 from .events import Data
-from .masking import JsonValue
+from .evidence_text import JsonValue
 from .plan import Pairing
 from .suite import JobExit
 from .supervise import Ended

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Dict, Sequence
 
 from . import devices, interpreters
-from .masking import JsonValue
+from .evidence_text import JsonValue
 
 
 def machine(folder: Path) -> Dict[str, JsonValue]:

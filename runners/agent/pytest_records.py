@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .event_lines import is_final
 from .events import EventWriter
-from .masking import JsonValue
+from .evidence_text import JsonValue
 from .tail_json_lines import JsonLinesTail
 from .test_set import TestSetRecorder
 

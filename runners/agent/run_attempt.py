@@ -22,6 +22,7 @@ from . import (
 from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped
 from .events import Data, EventWriter, is_full
+from .evidence_text import SHORTEST, JsonValue, Masker
 from .heartbeat import Heartbeat
 from .installed_packages import EnvironmentCopy, EnvironmentInventory
 from .job_context import arm_output
@@ -29,7 +30,6 @@ from .job_output import Sink
 from .job_run import JobRun
 from .job_user import User
 from .layout import AttemptFolder
-from .masking import SHORTEST, JsonValue, Masker
 from .pack_artifacts import Packer
 from .plan import PlanError, PlanJob
 from .preemption_notices import Notices

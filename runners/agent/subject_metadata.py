@@ -13,7 +13,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional
 from . import interpreters, job_env
 from .attempt_context import AttemptContext, JobRunner
 from .environment_facts import Asker
-from .masking import JsonValue
+from .evidence_text import JsonValue
 from .plan import PlanProduct
 
 _TIMEOUT_S = 60.0

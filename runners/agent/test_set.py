@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from .masking import JsonValue
+from .evidence_text import JsonValue
 
 Fields = Mapping[str, object]
 

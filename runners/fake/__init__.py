@@ -7,8 +7,7 @@ in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
 from __future__ import annotations
 
 from runners.fake.cloud import TRAITS, FakeCloud, FakeProvider, LaunchFault, MemoryHostStore
-from runners.fake.fake_machine import FakeComputer, passing
-from runners.fake.workspace import FakeWorkspace
+from runners.fake.fake_machine import FakeComputer, FakeWorkspace, passing
 
 __all__ = [
     "TRAITS",

@@ -18,7 +18,7 @@ from runners.gcp.images import DEFAULT_FAMILIES, DEFAULT_PROJECT
 from runners.gcp.instance import ResourceId, parse_id
 from runners.google.account import HOST_KEYS, GoogleAccount, host_key_in
 from runners.google.responses import NotThereError, read
-from runners.google.setup import permissions
+from runners.google.setup.project import APIS
 from runners.google.setup.rest import ENDPOINT, Rest
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location
@@ -55,7 +55,7 @@ def _json(message: Any) -> Any:
 def services(contact: Contact) -> Finding:
     rest, project = _rest()
     missing = []
-    for name in permissions.APIS:
+    for name in APIS:
         answer = rest.get("serviceusage.googleapis.com", f"v1/projects/{project}/services/{name}")
         contact.keep(9, name, answer)
         if answer.get("state") != "ENABLED":

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from runners.agent import agent_process, pack_artifacts
-from runners.agent import pull_events as pulling
 from runners.agent.layout import AttemptFolder, is_locked
+from runners.agent.serve import pull
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
@@ -191,9 +191,7 @@ class Machine:
     ) -> tuple[dict[str, Any], bytes, bytes]:
         """Return the header, the events' bytes and the log's bytes."""
         out = io.BytesIO()
-        pulling.pull(
-            AttemptFolder(folder), out, events_from=events, log_from=log, limit_bytes=limit
-        )
+        pull(AttemptFolder(folder), out, events_from=events, log_from=log, limit_bytes=limit)
         header, _, rest = out.getvalue().partition(b"\n")
         said = json.loads(header)
         assert len(rest) == said["events_bytes"] + said["log_bytes"]

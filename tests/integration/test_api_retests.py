@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.application.confirmation_run import elsewhere
+from orchestrator.application.retests import elsewhere
 from orchestrator.domain.cell import CellState, Lease, LeaseState
 from orchestrator.domain.matrix import Host, Platform
 from orchestrator.domain.retests import SURE, RetestKind, RetestPlan

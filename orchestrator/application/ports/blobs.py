@@ -1,12 +1,14 @@
-"""Port of stored blobs."""
+"""Ports of stored files: blobs, and what a controller's home has that can be written again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from orchestrator.domain.blobs import CLAIM_S, StoredBlob
+from orchestrator.domain.retention import Amount
 
 CHUNK_BYTES = 256 * 1024
 
@@ -56,5 +58,28 @@ class Blobs(Protocol):
         """Remove a blob that was neither stored nor claimed within the last `idle_s` seconds.
 
         Returns whether it was removed.
+        """
+        ...
+
+
+class HomeFiles(Protocol):
+    """Files in the controller's home that the controller can write again."""
+
+    def reports(self) -> Iterator[str]:
+        """Yield the ids of runs with rendered reports."""
+        ...
+
+    def drop_reports(self, run_id: str, *, dry: bool) -> Amount:
+        """Remove or only count a run's rendered reports with their copies of artifacts."""
+        ...
+
+    def drop_wheels(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
+        """Remove or only count the wheelhouses that were resolved before a time."""
+        ...
+
+    def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
+        """Remove unpacked payloads, wheels and agents of local jobs, or only count them.
+
+        Only copies that no attempt has started to use since `before`.
         """
         ...

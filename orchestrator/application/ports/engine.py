@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from enum import Enum
 from typing import Final, Protocol
 
@@ -38,4 +39,17 @@ class Durable(Protocol):
 
     async def until(self, name: str, look: Look, *args: str, every_s: float) -> Value:
         """Poll repeatedly without holding a thread; record only the final result."""
+        ...
+
+
+class FinishedFlows(Protocol):
+    """Records of the engine about flows that ended."""
+
+    def forget(
+        self, before: datetime, is_over: Callable[[list[str]], set[str]], *, dry: bool
+    ) -> Iterator[int]:
+        """Delete records of flows that ended before a time, or count them; yield sums by batch.
+
+        `is_over` returns which of these cells are over for good.
+        """
         ...

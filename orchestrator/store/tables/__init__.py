@@ -24,9 +24,11 @@ from orchestrator.store.tables.failure_tracking import (
 )
 from orchestrator.store.tables.gates import (
     ApprovalRow,
+    FiringRow,
     GatePolicyRow,
     PayloadReviewRow,
     PolicyRow,
+    ScheduleRow,
     SigningKeyRow,
     VerdictRow,
     VerdictRunRow,
@@ -84,7 +86,6 @@ from orchestrator.store.tables.runs import (
     RunSpecRow,
     TransitionRow,
 )
-from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
 from orchestrator.store.tables.shared_columns import TableBase
 
 __all__ = [

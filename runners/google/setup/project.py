@@ -14,8 +14,72 @@ from pathlib import Path
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel, SetupDocument
 from orchestrator.domain.machine import ConfigError, Extent, ProviderError
 from runners.google.account import GoogleAccount
-from runners.google.setup import permissions
 from runners.google.setup.rest import ENDPOINT, Json, Rest
+
+APIS = (
+    "compute.googleapis.com",
+    "tpu.googleapis.com",
+    "cloudquotas.googleapis.com",
+    "cloudbilling.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "iam.googleapis.com",
+    "serviceusage.googleapis.com",
+)
+"""APIs that controllers and `seatrial doctor gcp` call."""
+SWITCH_APIS = ("run.googleapis.com", "cloudscheduler.googleapis.com")
+"""APIs of the kill switch."""
+TPU_ROLE = "roles/tpu.admin"
+"""Role of controllers and the kill switch.
+
+Google documents no permissions of queued resources that a custom role could name.
+"""
+
+KILL_SWITCH = (
+    "compute.instances.list",
+    "compute.instances.delete",
+    "compute.disks.list",
+    "compute.disks.delete",
+    "compute.addresses.list",
+    "compute.addresses.delete",
+)
+CONTROLLER = (
+    *KILL_SWITCH,
+    "compute.instances.create",
+    "compute.instances.get",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setTags",
+    "compute.instances.getGuestAttributes",
+    "compute.instances.getSerialPortOutput",
+    "compute.disks.create",
+    "compute.disks.get",
+    "compute.disks.setLabels",
+    "compute.addresses.get",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+    "compute.networks.updatePolicy",
+    "compute.firewalls.create",
+    "compute.firewalls.get",
+    "compute.firewalls.list",
+    "compute.firewalls.delete",
+    "compute.machineTypes.list",
+    "compute.acceleratorTypes.list",
+    "compute.regions.get",
+    "compute.zones.list",
+    "compute.projects.get",
+    "compute.zoneOperations.get",
+    "compute.zoneOperations.list",
+    "compute.globalOperations.get",
+    "cloudquotas.quotas.get",
+    "serviceusage.services.get",
+    "serviceusage.services.use",
+    "resourcemanager.projects.get",
+)
+TPU = ("tpu.nodes.create", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.delete")
+"""Permissions of `TPU_ROLE` that are checked."""
+ACT_AS = "iam.serviceAccounts.actAs"
+"""On the project's default service account, which every TPU VM is made with."""
+
 
 CODE = Path(__file__).with_name("end_expired.py")
 IMAGE = "docker.io/library/python:3.13-slim"
@@ -58,12 +122,8 @@ class GoogleAccountSetup:
         """The custom roles, by id."""
         suffix = self._id.replace("-", "_")
         return {
-            f"{suffix}_switch": _role(
-                f"Seatrial {self._project}: kill switch", permissions.KILL_SWITCH
-            ),
-            f"{suffix}_controller": _role(
-                f"Seatrial {self._project}: controller", permissions.CONTROLLER
-            ),
+            f"{suffix}_switch": _role(f"Seatrial {self._project}: kill switch", KILL_SWITCH),
+            f"{suffix}_controller": _role(f"Seatrial {self._project}: controller", CONTROLLER),
         }
 
     @property
@@ -112,7 +172,7 @@ class GoogleAccountSetup:
     def document(self) -> SetupDocument:
         """Return the requests that would be sent. Raises ProviderError."""
         wanted = {
-            "apis": [*permissions.APIS, *permissions.SWITCH_APIS],
+            "apis": [*APIS, *SWITCH_APIS],
             "roles": self._roles,
             "serviceAccount": self._email,
             "service": self._service,
@@ -124,7 +184,7 @@ class GoogleAccountSetup:
             parts=(
                 "the APIs that Seatrial calls are enabled, and stay so",
                 "a role for controllers, and one for the kill switch (Compute Engine only)",
-                f"a service account {self._id} with that role and {permissions.TPU_ROLE}",
+                f"a service account {self._id} with that role and {TPU_ROLE}",
                 f"the kill switch: a Cloud Run service in {REGION} that nobody else can call",
                 "a Cloud Scheduler job that calls it every 5 minutes",
             ),
@@ -133,7 +193,7 @@ class GoogleAccountSetup:
 
     def apply(self) -> Iterator[str]:
         """Create or update everything. Raises ProviderError."""
-        names = [*permissions.APIS, *permissions.SWITCH_APIS]
+        names = [*APIS, *SWITCH_APIS]
         path = f"v1/projects/{self._cloud}/services:batchEnable"
         self._rest.finish(USAGE, self._rest.call("POST", USAGE, path, {"serviceIds": names}))
         yield f"enabled {len(names)} APIs"
@@ -147,7 +207,7 @@ class GoogleAccountSetup:
         yield self._first_call()
         role = f"projects/{self._cloud}/roles/{list(self._roles)[1]}"
         yield (
-            f"controllers need {role} and, for TPUs, {permissions.TPU_ROLE}: `gcloud projects "
+            f"controllers need {role} and, for TPUs, {TPU_ROLE}: `gcloud projects "
             f"add-iam-policy-binding {self._cloud} --member user:NAME --role {role}`"
         )
 
@@ -193,7 +253,7 @@ class GoogleAccountSetup:
         member = f"serviceAccount:{self._email}"
         roles = {
             f"projects/{self._cloud}/roles/{next(iter(self._roles))}",
-            permissions.TPU_ROLE,
+            TPU_ROLE,
         }
 
         def try_once() -> bool:
@@ -260,7 +320,7 @@ class GoogleAccountSetup:
         return "called the kill switch once: it works"
 
     def _check_apis(self) -> Iterator[AccountCheck]:
-        for name in permissions.APIS:
+        for name in APIS:
             command = f"gcloud services enable {name} --project {self._cloud}"
             try:
                 found = self._rest.get(USAGE, f"v1/projects/{self._cloud}/services/{name}")
@@ -273,7 +333,7 @@ class GoogleAccountSetup:
                 yield AccountCheck(CheckLevel.FAIL, name, "not enabled", command)
 
     def _check_permissions(self) -> Iterator[AccountCheck]:
-        wanted = (*permissions.CONTROLLER, *permissions.TPU)
+        wanted = (*CONTROLLER, *TPU)
         granted: set[str] = set()
         for start in range(0, len(wanted), _AT_A_TIME):
             answer = self._rest.call(
@@ -297,16 +357,16 @@ class GoogleAccountSetup:
         email = f"{number}-compute@developer.gserviceaccount.com"
         path = f"v1/projects/{self._cloud}/serviceAccounts/{email}:testIamPermissions"
         try:
-            answer = self._rest.call("POST", IAM, path, {"permissions": [permissions.ACT_AS]})
+            answer = self._rest.call("POST", IAM, path, {"permissions": [ACT_AS]})
         except ProviderError as error:
-            yield AccountCheck(CheckLevel.WARN, permissions.ACT_AS, f"not known: {error}")
+            yield AccountCheck(CheckLevel.WARN, ACT_AS, f"not known: {error}")
             return
-        if permissions.ACT_AS in answer.get("permissions", ()):
-            yield AccountCheck(CheckLevel.OK, permissions.ACT_AS, f"granted on {email}")
+        if ACT_AS in answer.get("permissions", ()):
+            yield AccountCheck(CheckLevel.OK, ACT_AS, f"granted on {email}")
             return
         yield AccountCheck(
             CheckLevel.WARN,
-            permissions.ACT_AS,
+            ACT_AS,
             f"not granted on {email}: TPU VMs are refused",
             f"gcloud iam service-accounts add-iam-policy-binding {email} --project {self._cloud} "
             "--member user:NAME --role roles/iam.serviceAccountUser",
@@ -330,7 +390,7 @@ class GoogleAccountSetup:
 
     def _grant(self, permission: str) -> str:
         role = (
-            permissions.TPU_ROLE
+            TPU_ROLE
             if permission.startswith("tpu.")
             else f"projects/{self._cloud}/roles/{list(self._roles)[1]}"
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runners.agent.events import EventWriter
+from runners.agent.evidence_text import Masker
 from runners.agent.job_output import CapturedOutput, JobOutput, Sink
-from runners.agent.masking import Masker
 
 SECRET = "s3cr3t-word"
 

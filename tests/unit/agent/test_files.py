@@ -13,7 +13,7 @@ import pytest
 
 from runners.agent import event_lines, suite, tail_json_lines
 from runners.agent.events import EventWriter
-from runners.agent.masking import Masker
+from runners.agent.evidence_text import Masker
 from runners.agent.pack_artifacts import bundle, flat_name
 from runners.agent.pytest_records import report
 from runners.agent.tail_json_lines import JsonLinesTail

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runners.agent.events import EventWriter
-from runners.agent.masking import Masker
+from runners.agent.evidence_text import Masker
 from runners.agent.pytest_records import SuiteRecords
 from runners.agent.tail_json_lines import JsonLinesTail
 

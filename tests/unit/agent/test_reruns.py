@@ -9,7 +9,7 @@ from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import TestOutcome
 from runners.agent.events import EventWriter
-from runners.agent.masking import Masker
+from runners.agent.evidence_text import Masker
 from runners.agent.pytest_records import SuiteRecords
 from runners.agent.tail_json_lines import JsonLinesTail
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.agent.clean_text import cap, clean, last_lines
-from runners.agent.masking import Masker
+from runners.agent.evidence_text import Masker, cap, clean, last_lines
 
 
 @given(st.text(), st.integers(min_value=64, max_value=2_000))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from orchestrator.dashboard.pages.gates import channels, dry_run, gate, gate_list, verdict
+from orchestrator.dashboard.pages.gates import dry_run, gate, gate_list, verdict
 
 router = APIRouter()
-for one in (gate_list, channels, gate, dry_run, verdict):
+for one in (gate_list, gate, dry_run, verdict):
     router.include_router(one.router)
