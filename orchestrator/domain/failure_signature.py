@@ -7,13 +7,19 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePosixPath
 
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.failures import FailureClass, classify, read_raised
+from orchestrator.domain.failures import (
+    CAUSES,
+    EXPECTATIONS,
+    FailureClass,
+    Raised,
+    classify,
+    read_raised,
+)
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import split_nodeid
+from orchestrator.domain.test_identity import take_apart
 
 SIGNATURE_VERSION = 1
 """Version of the algorithm. Increase it with every change of signatures after the first release:
@@ -36,7 +42,9 @@ class Signature:
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``module.function`` of the product's last frame; empty if none is known."""
+    """``module.function`` of the product's last frame, or the node id without its parameters where
+    the failure is its test's own; empty if none is known.
+    """
     message: str
     """One line with variable parts masked."""
 
@@ -133,14 +141,28 @@ def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | N
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason, imports=imports)
     kind = classify(raised, fact.reason)
-    # A machine fault can strike at any line, so the frame says nothing about it.
-    is_anywhere = kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT)
-    frame = "" if is_anywhere else raised.frame
-    if raised.exception == "AssertionError" and not is_anywhere and "." not in frame:
-        # Many tests fail with "assert <n> == <n>": one known issue would excuse all of them.
-        path, _, function, _ = split_nodeid(fact.nodeid)
-        frame = f"{PurePosixPath(path).stem}.{function}" if function else frame
+    frame = raised.frame
+    if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT):
+        frame = ""  # a machine fault can strike at any line
+    elif _is_of_its_test(raised, fact.nodeid, is_product_known=bool(imports)):
+        frame = take_apart(fact.nodeid).without_parameters
     return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
+
+
+_SAYS_LITTLE = EXPECTATIONS | {"", *CAUSES}
+"""Exceptions of unrelated failures: many tests fail with ``assert <n> == <n>``, also in a function
+that they share.
+"""
+
+
+def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> bool:
+    """Whether a failure of another test is another failure: one known issue must not excuse both.
+
+    A frame without its folder and its class would be the same in tests of the same name.
+    """
+    if raised.exception in _SAYS_LITTLE:
+        return not (raised.is_own and is_product_known)
+    return not raised.is_own and raised.frame.endswith(f".{take_apart(nodeid).function}")
 
 
 def subject_imports(environment: Mapping[str, object]) -> tuple[str, ...]:

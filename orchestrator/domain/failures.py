@@ -15,7 +15,7 @@ _READ = 64 * 1024
 """Maximum characters at the end of a traceback that are parsed."""
 _LINE = 2_000
 _MESSAGE_LINES = 2
-_EXPECTATIONS = frozenset({"AssertionError", "Failed"})
+EXPECTATIONS = frozenset({"AssertionError", "Failed"})
 """Failed expectations of a test, which point to the product."""
 
 
@@ -99,13 +99,14 @@ def read_raised(
     frames = list(_frames(lines))
     frame, is_own = _place(frames, imports)
     if not exception:
-        exception = _raised_at_end(lines) or (reason if reason in _CAUSES else "")
+        exception = _raised_at_end(lines) or (reason if reason in CAUSES else "")
     if not exception and first.startswith("assert "):
         exception = "AssertionError"
     return Raised(exception, _words(exception, first, block), frame, is_own)
 
 
-_CAUSES = frozenset({"crashed", "hung"})
+CAUSES = frozenset({"crashed", "hung"})
+"""Reasons of failures in which nothing was raised."""
 
 
 def _last_of_chain(lines: list[str]) -> list[str]:
@@ -148,7 +149,7 @@ def _words(exception: str, first: str, block: Sequence[str]) -> str:
 
     Of others also the second line, which names the fault.
     """
-    if exception in _EXPECTATIONS or first.startswith("assert "):
+    if exception in EXPECTATIONS or first.startswith("assert "):
         return first
     more = [line for line in block[1:_MESSAGE_LINES] if line and not line.startswith("+")]
     return " ".join([first, *more])
@@ -208,7 +209,7 @@ _INSTALLED = re.compile(r".*(?:^|[\\/])(?:site|dist)-packages[\\/]")
 def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, bool]:
     """Return the product's last frame, else the tests' last one, and which of both it is."""
     mine = [frame for frame in frames if _is_mine(frame.path, imports)]
-    own = [frame for frame in mine if not _TEST.search(_below_site(frame.path) or frame.path)]
+    own = [frame for frame in mine if _is_products(frame.path, imports)]
     if own:
         return _name(own[-1]), True
     return (_name(mine[-1]), False) if mine else ("", False)
@@ -217,10 +218,21 @@ def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, boo
 def _is_mine(path: str, imports: Collection[str]) -> bool:
     """Whether a file is the payload's, or installed by the product's distribution."""
     installed = _below_site(path)
-    if not installed:
-        return not _FOREIGN.search(path)
-    module = installed.replace("\\", ".").replace("/", ".")
-    return any(module.startswith(f"{name}.") for name in imports)
+    return _is_below(installed, imports) if installed else not _FOREIGN.search(path)
+
+
+def _is_products(path: str, imports: Collection[str]) -> bool:
+    """Whether a file of the payload or the product is no test's, as far as is known."""
+    installed = _below_site(path)
+    if _TEST.search(installed or path):
+        return False
+    return bool(installed) or not imports or _is_below(path, imports)
+
+
+def _is_below(path: str, imports: Collection[str]) -> bool:
+    """Whether a path leads through one of the names that the product is imported by."""
+    module = "." + path.replace("\\", ".").replace("/", ".")
+    return any(f".{name}." in module for name in imports)
 
 
 def _below_site(path: str) -> str:
@@ -280,7 +292,7 @@ def classify(raised: Raised, reason: str = "") -> FailureClass:
     for kind, pattern in _RULES:
         if pattern.search(message):
             return kind
-    if raised.is_own or raised.exception in _EXPECTATIONS:
+    if raised.is_own or raised.exception in EXPECTATIONS:
         return FailureClass.PRODUCT
     if reason == "collection" or (raised.frame and raised.exception):
         return FailureClass.TEST

@@ -38,7 +38,10 @@ _PLACEHOLDER = re.compile(r"<[a-z]+>")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _USUAL = "AssertionError"
 """The exception of most failing tests."""
-_TEST_FRAMES = ("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test_qz", "package.qz")
+_TEST_FRAMES = (
+    *("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test_qz", "package.qz"),
+    *("test_qz.py::test_qz", "tests/test_qz.py::test_qz", "tests/qz/test_qz.py::TestQz::test_qz"),
+)
 """Frames of no test in particular: a pattern that matches one of them matches nearly every one."""
 _SET = re.compile(r"\[[^]]*\]")
 _IN_MOST_FRAMES = re.compile(r"conftest|tests?|[^a-z0-9]")
@@ -69,7 +72,7 @@ class IssueMatch:
     exception: Word = ""
     """Exception class; ``*`` matches anything."""
     frame: Word = ""
-    """``module.function``; ``*`` matches anything."""
+    """``module.function``, or a test's node id without parameters; ``*`` matches anything."""
     contains: Word = ""
     """Text in the masked message or the exception's name; case does not matter."""
 

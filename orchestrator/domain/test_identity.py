@@ -34,6 +34,11 @@ class TestName:
     parameters: tuple[str, ...]
     """Sorted: their order in brackets depends on pytest's version."""
 
+    @property
+    def without_parameters(self) -> str:
+        """``path::classes::function``."""
+        return "::".join(part for part in (self.path, self.classes, self.function) if part)
+
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
     """Split a node id into path, classes, function and parameters; absent parts are empty."""
@@ -68,7 +73,7 @@ def natural_order(nodeid: str) -> NaturalOrder:
 def normal_nodeid(nodeid: str) -> str:
     """Normalise a node id: ``/`` in its path, parameters sorted."""
     name = take_apart(nodeid)
-    where = "::".join(part for part in (name.path, name.classes, name.function) if part)
+    where = name.without_parameters
     return f"{where}[{'-'.join(name.parameters)}]" if name.parameters else where
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tests.adversary.lie import Lie
@@ -70,9 +71,28 @@ def test_triple(): assert mylib.triple(2) == 6
 """
 
 
-def _borrows(scene: Scene) -> Sequence[str]:
+_TESTS = """import mylib
+from helpers import same
+
+def test_{0}():
+    same(mylib.{0}(2), {1})
+"""
+_SHARE = {
+    "t/helpers.py": "def same(one, other):\n    assert one == other\n",
+    "t/test_double.py": _TESTS.format("double", 4),
+    "t/test_triple.py": _TESTS.format("triple", 6),
+}
+_NAMED = "import mylib\n\n\ndef test_value():\n    assert mylib.{}(2) == {}\n"
+_NAMESAKES = {
+    "t/one/test_it.py": _NAMED.format("double", 4),
+    "t/two/test_it.py": _NAMED.format("triple", 6),
+    **{f"t/{folder}/__init__.py": "" for folder in ("one", "two")},
+}
+
+
+def _borrows(scene: Scene, files: Mapping[str, str]) -> Sequence[str]:
     """A known issue of a test whose failure reads as another's does."""
-    scene.payload({"t/test_one.py": _ONE_LINE})
+    scene.payload(files)
     scene.subject(GOOD.replace("3 * x", "3 * x + 1"))
     shown = scene.seatrial("show", scene.run()).stdout
     words = ("--product", scene.product, "--owner", "mario", "--expires", scene.day(5))
@@ -82,6 +102,7 @@ def _borrows(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+_ALONE = {**POLICY, **ALONE}
 LIES = (
     Lie("an exception that its author approves", _fails, _excused("mario")),
     Lie("an exception that its author approves in capitals", _fails, _excused("MARIO")),
@@ -104,7 +125,14 @@ LIES = (
     Lie("an exception from every rule", _fails, _excused("luigi", rule="*")),
     Lie("a known issue of every failure", _fails, _issue(exception="*")),
     Lie("a known issue that contains nothing", _fails, _issue(contains="")),
-    Lie("a known issue of another test that is written in one line", _borrows, {**POLICY, **ALONE}),
+    *(
+        Lie(f"a known issue of another test {how}", partial(_borrows, files=files), _ALONE)
+        for how, files in (
+            ("that is written in one line", {"t/test_one.py": _ONE_LINE}),
+            ("that fails in the same function", _SHARE),
+            ("of the same name in another folder", _NAMESAKES),
+        )
+    ),
     Lie("a waiver of his own", _waives),
     Lie("the failing test in quarantine", _quarantines),
     Lie("a known issue that he adds himself", _knows),

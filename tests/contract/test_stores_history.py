@@ -161,7 +161,7 @@ def test_an_assertion_without_a_traceback_is_signed_again_by_its_test(stores, da
         session.execute(text("UPDATE test_result SET signature = NULL"))
     assert stores.failures.regroup(limit=4) == 1
     assert describe_run(stores, "run-1", at=NOW).failure_groups == before
-    assert before[0].signature.frame == "test_a.test_a"
+    assert before[0].signature.frame == "t/test_a.py::test_a"
 
 
 def test_an_installed_product_is_told_from_a_library_by_what_the_agent_says(stores, database):
@@ -328,8 +328,8 @@ def test_decisions_that_contradict_each_other_are_refused(stores, context, two_r
 
 
 def test_failures_of_a_test_under_two_names_are_one_test(stores, context):
-    ran(stores, fails(OLD[1], TPU_DEVICE), run_id="run-1")
-    ran(stores, fails(NEW[1], TPU_DEVICE), run_id="run-2")
+    ran(stores, fails(OLD[1], a10g_short("test_a", 9)), run_id="run-1")
+    ran(stores, fails(NEW[1], a10g_short("test_a", 9)), run_id="run-2")
     assert len(review_failures(context, product=None, runs=9).items[0].tests) == 2
     (alias,) = suggest_aliases(context, "run-1", "run-2").suggestions
     decide_alias(context, alias.id, AliasState.CONFIRMED, by="me")

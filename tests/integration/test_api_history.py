@@ -6,7 +6,7 @@ import pytest
 
 from tests.databases import Agent, attempt
 from tests.integration.api_context import MATRIX, Desk
-from tests.unit.domain.failure_cases import A10G_TESTS, TPU_DEVICE, a10g_short
+from tests.unit.domain.failure_cases import A10G_TESTS, TPU_TRAINING, a10g_short
 
 API = "/api/v1"
 ISSUE = {
@@ -49,7 +49,7 @@ def post(api: Desk, path: str, body: object = None, status: int = 200):
 
 
 def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -> None:
-    run = ran(api, "a", TEN | {"t.py::other": TPU_DEVICE, "t.py::fine": ""})
+    run = ran(api, "a", TEN | {"t.py::other": TPU_TRAINING, "t.py::fine": ""})
     assert post(api, "/known-issues", ISSUE, 201)["id"] == "KI-0001"
     shown = get(api, f"/runs/{run}")
     first, second = shown["failure_groups"]
@@ -70,7 +70,7 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
 
 
 def test_groups_of_the_newest_runs_name_known_issues_and_quarantines(api: Desk) -> None:
-    tests = TEN | {"t.py::other": TPU_DEVICE, "t.py::another": TPU_DEVICE}
+    tests = TEN | {"t.py::other": TPU_TRAINING, "t.py::another": TPU_TRAINING}
     run = ran(api, "a", tests)
     ran(api, "b", tests)
     post(api, "/known-issues", ISSUE, 201)
@@ -93,7 +93,7 @@ def test_groups_of_the_newest_runs_name_known_issues_and_quarantines(api: Desk) 
 
 def test_aliases_are_suggested_decided_and_followed(api: Desk) -> None:
     old = ran(api, "a", {"t.py::A::test_keeps": "", "t.py::A::test_moves": ""})
-    new = ran(api, "b", {"t.py::A::test_keeps": "", "t.py::B::test_moves": TPU_DEVICE})
+    new = ran(api, "b", {"t.py::A::test_keeps": "", "t.py::B::test_moves": TPU_TRAINING})
     told = post(api, "/aliases", {"old_run": old, "new_run": new})
     assert [(f["family"], f["summary"]) for f in told["families"]] == [
         ("unit", "2 = 1 same + 1 moved")

@@ -117,14 +117,18 @@ EXPECTED = {
     "test_wrapped": ("RuntimeError", "engine.wrap", FailureClass.PRODUCT),
     "test_expectation": (
         "AssertionError",
-        "test_engine.test_expectation",
+        "tests/test_engine.py::TestEngine::test_expectation",
         FailureClass.PRODUCT,
     ),
     "test_with_fixture": ("KeyError", "test_engine.broken", FailureClass.TEST),
-    "test_did_not_raise": ("Failed", "test_engine.test_did_not_raise", FailureClass.PRODUCT),
+    "test_did_not_raise": (
+        "Failed",
+        "tests/test_engine.py::test_did_not_raise",
+        FailureClass.PRODUCT,
+    ),
     "test_deep_in_a_library": (
         "JSONDecodeError",
-        "test_engine.test_deep_in_a_library",
+        "tests/test_engine.py::test_deep_in_a_library",
         FailureClass.TEST,
     ),
 }

@@ -18,7 +18,7 @@ from orchestrator.domain.failure_signature import (
     signature_of,
     similar,
 )
-from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.failures import FailureClass, read_raised
 from orchestrator.domain.outcome import TestOutcome
 from tests.unit.domain.failure_cases import (
     A10G_TESTS,
@@ -75,9 +75,9 @@ def test_a_failure_is_the_same_from_source_and_from_a_wheel(style):
         ("/opt/lib/python3.12/site-packages/ringbuf/__init__.py", ["ringbuf"], "ringbuf.mean"),
         ("/home/test/dist-packages/ringbuf.py", ["ringbuf"], "ringbuf.mean"),
         ("/opt/tests/site-packages/acme/ring/buffer.py", ["acme.ring"], "buffer.mean"),
-        ("/opt/site-packages/acme/cell/buffer.py", ["acme.ring"], "test_a.test_a"),
+        ("/opt/site-packages/acme/cell/buffer.py", ["acme.ring"], "tests/test_a.py::test_a"),
         ("/opt/site-packages/ringbuf/tests/helpers.py", ["ringbuf"], "helpers.mean"),
-        ("/opt/lib/python3.12/ringbuf.py", ["ringbuf"], "test_a.test_a"),
+        ("/opt/lib/python3.12/ringbuf.py", ["ringbuf"], "tests/test_a.py::test_a"),
     ],
 )
 def test_an_installed_file_is_the_products_by_its_import_name(file, imports, frame):
@@ -118,10 +118,61 @@ def test_tests_of_one_line_have_signatures_of_their_own(form):
     """A known issue of one must not excuse the others."""
     text = f"x = 1, y = 2\n\n>   {form}\nE   assert 1 == 2\n\ntests/test_a.py:5: AssertionError"
     one, other = (found(text.format(name)) for name in ("test_a", "test_b"))
-    assert (one.frame, other.frame) == ("test_a.test_a", "test_a.test_b")
-    assert one.id != other.id
+    assert one.frame == other.frame == "tests/test_a.py::test_a"
     bare = [failed(f"t/test_a.py::{name}", "", "assert 1 == 2") for name in ("test_a", "test_b")]
-    assert [signature_of(one).frame for one in bare] == ["test_a.test_a", "test_a.test_b"]
+    assert [signature_of(one).frame for one in bare] == [
+        "t/test_a.py::test_a",
+        "t/test_a.py::test_b",
+    ]
+
+
+SHARED = """\
+{path}:3: in test_read
+    check_equal(read(), 1)
+suites/helpers.py:9: in check_equal
+    {raises}
+E   {said}"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tests/unit/test_io.py::test_read", "tests/whole/test_io.py::test_read"),
+        ("tests/test_io.py::TestA::test_read[1]", "tests/test_io.py::TestB::test_read[1]"),
+        ("tests/test_io.py::test_read", "tests/test_io.py::test_write"),
+    ],
+)
+@pytest.mark.parametrize("imports", [(), ("ringbuf",)])
+@pytest.mark.parametrize("said", ["assert 1 == 2", "AssertionError", "Failed: DID NOT RAISE"])
+def test_a_failed_expectation_is_of_its_test(one, other, imports, said):
+    """Also in a function that many tests share: a known issue of one must not excuse the others."""
+    made = [
+        signature_of(
+            failed(name, SHARED.format(path=name.split("::")[0], raises="x", said=said)), imports
+        )
+        for name in (one, other)
+    ]
+    assert made[0].id != made[1].id
+    assert made[0].frame == one.partition("[")[0]
+
+
+def test_an_assertion_of_the_product_is_one_for_all_tests():
+    text = "{0}:3: in {1}\n    f()\nsrc/ringbuf/ring.py:9: in mean\n    x\nE   AssertionError"
+    of = ("tests/test_a.py", "test_a"), ("tests/test_b.py", "test_b")
+    tests = [failed("::".join(one), text.format(*one)) for one in of]
+    assert {signature_of(one, ["ringbuf"]).frame for one in tests} == {"ring.mean"}
+
+
+def test_an_exception_in_a_test_is_of_its_test():
+    text = "{}:3: in test_read\n    x.y\nE   AttributeError: no y"
+    made = [
+        signature_of(failed(f"{path}::test_read", text.format(path)))
+        for path in ("tests/a/test_io.py", "tests/b/test_io.py")
+    ]
+    assert [one.frame for one in made] == [
+        "tests/a/test_io.py::test_read",
+        "tests/b/test_io.py::test_read",
+    ]
 
 
 def test_of_a_chain_the_last_exception_counts():
@@ -169,7 +220,7 @@ def test_a_text_whose_indentation_was_stripped_still_tells_the_function():
     text = (
         "def test_a():\n>       assert 1 == 2\nE       assert 1 == 2\n\ntest_b.py:3: AssertionError"
     )
-    assert found(text).frame == "test_b.test_a"
+    assert read_raised(text, "").frame == "test_b.test_a"
 
 
 def test_what_the_machine_did_is_one_wherever_the_tests_were():
