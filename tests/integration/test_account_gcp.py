@@ -16,8 +16,7 @@ import pytest
 
 from orchestrator.domain.cloud_account import CheckLevel
 from orchestrator.domain.machine import ConfigError
-from runners.google.setup import permissions
-from runners.google.setup.project import CODE, GoogleAccountSetup
+from runners.google.setup.project import ACT_AS, CODE, TPU, GoogleAccountSetup
 from runners.tpu import TpuProvider
 from tests.e2e.home import eventually
 from tests.integration import tpu_world
@@ -196,7 +195,7 @@ def test_doctor_names_each_missing_permission_and_the_command_that_grants_it(
     assert found["kill switch"].level is CheckLevel.WARN
     list(setup.apply())
     role = next(each for name, each in project.roles.items() if name.endswith("_controller"))
-    project.granted = {*role["includedPermissions"], *permissions.TPU, permissions.ACT_AS}
+    project.granted = {*role["includedPermissions"], *TPU, ACT_AS}
     assert {check.name for check in setup.check() if check.level is not CheckLevel.OK} == set()
 
 
