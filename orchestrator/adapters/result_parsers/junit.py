@@ -95,6 +95,8 @@ _COUNTS_OF_FAILURES: Final = (
     *("failed", "errored", "canceled", "cancelled", "interrupted", "unexpected"),
 )
 """Attributes of a suite that count failures beside JUnit's own."""
+_EXIT_CODES: Final = {"exitcode", "exitstatus", "returncode"}
+"""Names of a suite's properties that are 0 where all passed."""
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _MOST_CONTRADICTIONS: Final = 20
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
@@ -184,7 +186,7 @@ class _OpenTestcase:
 def _outcome_of(tag: str, text: str) -> TestOutcome | None:
     """Return the outcome that an element tells; a number in it is a setting: a time limit, say."""
     is_setting = tag.lower() not in _OUTCOMES and text.strip()[:1].isdigit()
-    return None if is_setting else _TAGS.get(tag.lower())
+    return None if is_setting else _TAGS.get(_BETWEEN_WORDS.split(tag.lower())[-1])
 
 
 def _contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
@@ -218,6 +220,8 @@ class _JunitReading:
         """Elements of failures and errors so far."""
         self._before: list[int] = []
         """As many at the beginning of each open suite."""
+        self._exit_codes: list[str] = []
+        """The property of each open suite that tells one; empty without."""
         self._contradictions: list[str] = []
 
     def begin(self, event: Begin) -> Iterator[ParsedItem]:
@@ -226,6 +230,7 @@ class _JunitReading:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
             self._before.append(self._failures)
+            self._exit_codes.append("")
             yield from parsed_time(event.attributes.get("timestamp"))
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
@@ -242,8 +247,8 @@ class _JunitReading:
         self._failures += _is_failure(event)
         if event.tag in _SUITES:
             yield from self._check_failures(began, self._failures - self._before.pop())
-        elif event.tag == "property" and self._case is not None:
-            self._case.add_property(began.attributes)
+        elif event.tag == "property":
+            self._see_property(began.attributes)
         elif event.tag == "testcase" and self._case is not None:
             yield from self._tell(is_torn=False)
         elif self._case is not None and parent == "testcase":
@@ -278,6 +283,13 @@ class _JunitReading:
             else:
                 yield said
 
+    def _see_property(self, attributes: Mapping[str, str]) -> None:
+        name, value = attributes.get("name", ""), attributes.get("value", "")
+        if self._case is not None:
+            self._case.add_property(attributes)
+        elif self._exit_codes and _word(name) in _EXIT_CODES and value.strip().lstrip("0"):
+            self._exit_codes[-1] = f'{name}="{as_line(value)}"'
+
     def _check_failures(self, suite: Begin, found: int) -> Iterator[ParsedItem]:
         """Tell of a suite that counts more failures than it has, whatever is around it."""
         counts = {name.lower(): as_count(value) or 0 for name, value in suite.attributes.items()}
@@ -285,7 +297,8 @@ class _JunitReading:
             counts.get("failures", 0) + counts.get("errors", 0),
             *(counts.get(name, 0) for name in _COUNTS_OF_FAILURES),
         )
-        doubt, _ = _contradiction(suite.attributes)
+        exit_code = self._exit_codes.pop()
+        doubt = _contradiction(suite.attributes)[0] or exit_code
         name = as_line(suite.attributes.get("name")) or suite.tag
         text = ""
         if told > found:

@@ -276,12 +276,16 @@ _NOTHING = re.compile(
     r"|test\sresult:\sok\.\s0\spassed;"  # cargo test
     r"|\[ {0,9}PASSED {0,9}\]\s0\stests?\b"  # GoogleTest
     r"|testing:\swarning:\sno\stests\sto\srun"  # go test
+    r"|\s{0,4}[\w.-]{1,80}:\sSKIP\s(?:⚠\sin\s|\()\d"  # tox
+    r"|nox\s>\s\*\s\S{1,80}:\sskipped$"
 )
 """Lines in which a test runner says that nothing ran, or that nothing passed."""
 _SOMETHING = re.compile(
     r"test\sresult:\sok\.\s[1-9]"
     r"|ok\s{1,9}\S{1,200}\s{1,9}(?:\(cached\)|[\d.]{1,12}s)(?!.*\[no\stests)"  # go test
     r"|100%\stests\spassed,\s0\stests\sfailed\sout\sof\s[1-9]"  # ctest
+    r"|\s{0,4}[\w.-]{1,80}:\sOK\s(?:✔\sin\s|\()\d"  # tox
+    r"|nox\s>\s\*\s\S{1,80}:\ssuccess$"
 )
 """Lines in which one says that something passed, other than by a count."""
 _RAN = re.compile(r"Ran\s(?P<tests>\d{1,7})\stests?\sin\s\d")

@@ -128,6 +128,7 @@ def test_a_failure_that_was_taken_out_is_seen(tmp_path):
     ]
 
 
+EXIT_CODE = '<properties><property name="exit_code" value="{}"/></properties>'
 INNER = (
     '<testsuites><testsuite name="a" tests="1"><testsuite name="b" {}>{}'
     "</testsuite></testsuite></testsuites>"
@@ -164,6 +165,10 @@ PROPERTY = '<testcase name="t"><properties><property name="{}" value="{}"/></pro
             INNER.format('status="incomplete"', CASE),
             'b says status="incomplete", and none of its tests failed',
         ),
+        (
+            INNER.format("", EXIT_CODE.format(137) + CASE),
+            'b says exit_code="137", and none of its tests failed',
+        ),
     ],
 )
 def test_failures_that_no_testcase_has_are_told_and_end_the_job_badly(tmp_path, document, detail):
@@ -176,6 +181,8 @@ def test_failures_that_no_testcase_has_are_told_and_end_the_job_badly(tmp_path, 
     "document",
     [
         INNER.format('failures="1"', '<testcase name="t"><failure/></testcase>'),
+        INNER.format("", EXIT_CODE.format(0) + CASE),
+        INNER.format("", EXIT_CODE.format(1) + '<testcase name="t"><failure/></testcase>'),
         INNER.format('failures="0"', '<testcase name="t"><flakyFailure/></testcase>'),
         INNER.format('errors="1"', '<testcase name="t" status="error"/>'),
         INNER.format('failures="1"', '<testcase name="t"><failure/><rerunFailure/></testcase>'),
@@ -203,6 +210,7 @@ def test_sums_that_agree_with_the_testcases_are_no_alarm(tmp_path, document):
         ('<testcase name="t"><timeout/></testcase>', Outcome.ERROR),
         ('<testcase name="t"><aborted message="by a person"/></testcase>', Outcome.ERROR),
         ('<testcase name="t"><cancelled/></testcase>', Outcome.ERROR),
+        ('<testcase name="t"><assertion-failed/></testcase>', Outcome.FAILED),
         ('<testcase name="t"><killed>by signal 9</killed></testcase>', Outcome.ERROR),
         ('<testcase name="t" state="failed"/>', Outcome.FAILED),
         ('<testcase name="t" state="passed"/>', Outcome.PASSED),
