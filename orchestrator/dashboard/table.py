@@ -122,6 +122,8 @@ class TestCounts:
     kind: ClassVar[str] = "tally"
     counts: Counts
     href: str = ""
+    is_partial: bool = False
+    """Whether what they are of ended early, even if no test is known to be missing."""
 
     @property
     def counted(self) -> int:
@@ -132,6 +134,12 @@ class TestCounts:
     def rate(self) -> str:
         """The pass rate."""
         return share(self.counts.passed, self.counted)
+
+    @property
+    def ran(self) -> str:
+        """Say of which tests the pass rate is, where others did not run; empty if all did."""
+        is_partial = self.is_partial or self.counts.missing or self.counts.not_run
+        return " that ran" if is_partial else ""
 
     @property
     def beside(self) -> Sequence[tuple[str, int]]:
@@ -151,7 +159,7 @@ class TestCounts:
     def text(self) -> str:
         """The pass rate with its counts: ``99.8% (447 of 448; 1 failed, 12 skipped)``."""
         words = ", ".join(term(word).counted(many) for word, many in self.beside)
-        of = f"{self.counts.passed:,} of {self.counted:,}"
+        of = f"{self.counts.passed:,} of {self.counted:,}{self.ran}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
 
 

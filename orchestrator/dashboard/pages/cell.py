@@ -13,7 +13,7 @@ from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
+from orchestrator.dashboard.pages.run.cells import cell_jobs, tally_of, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, CellNotice, repeated
 from orchestrator.dashboard.responses import (
     Format,
@@ -31,7 +31,6 @@ from orchestrator.dashboard.table import (
     Row,
     Span,
     Table,
-    TestCounts,
     Text,
     Trace,
     named_test,
@@ -364,7 +363,7 @@ def _page(request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after:
         "run": run,
         "cell": record,
         "is_over": record.state is CellState.DONE,
-        "tally": TestCounts(shown_counts(record)),
+        "tally": tally_of(record),
         "where": _where(record),
         "chosen": chosen,
         "is_filtered": chosen != TestsAsked(),

@@ -122,7 +122,7 @@ def _row(request: PageRequest, listed: ListedRun) -> Row:
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            TestCounts(so_far(listed.counts, run)),
+            TestCounts(so_far(listed.counts, run), is_partial=run.outcome is Outcome.ERRORED),
             Span(listed.seconds),
             Usd(listed.cost_usd),
             _cells(listed.cells),

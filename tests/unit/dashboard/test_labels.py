@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from orchestrator.dashboard import table
 from orchestrator.dashboard.labels import prose, shortened
+from orchestrator.domain.outcome import Counts
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,15 @@ def test_a_command_in_a_sentence_is_code_and_markup_in_it_is_text():
     assert "See <code>seatrial show &lt;b&gt;</code>." in prose("See `seatrial show <b>`.")
     assert "a ` b" in prose("a ` b")
     assert "<b>" not in prose("<b>`<b>`")
+
+
+def test_a_pass_rate_is_of_the_tests_that_ran_where_others_did_not():
+    whole = table.TestCounts(Counts(passed=5, skipped=2))
+    missing, not_run = (table.TestCounts(Counts(passed=5, **{word: 3})) for word in _UNRUN)
+    assert whole.text() == "100% (5 of 5; 2 skipped)"
+    assert missing.text() == "100% (5 of 5 that ran; 3 missing)"
+    assert not_run.text() == "100% (5 of 5 that ran; 3 not run)"
+    assert replace(whole, is_partial=True).text() == "100% (5 of 5 that ran; 2 skipped)"
+
+
+_UNRUN = ("missing", "not_run")

@@ -113,6 +113,7 @@ def test_a_run_against_itself_has_no_difference(templates):
     assert all(pair.metrics == () for pair in report.pairs)
     text = render("compare", itself(), templates=templates)
     assert "Nothing that is known of them differs." in text
+    assert "| Platform | Status | Still failing | Same |" in text, "no column of zeros"
 
 
 def test_tests_that_are_only_counted_are_not_compared(templates):

@@ -163,7 +163,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
         (
             Text(cell.id, href, note=_about(cell)),
             Badge(cell.outcome or cell.state, note=why_of(cell)),
-            TestCounts(shown_counts(cell), href),
+            tally_of(cell, href),
             PictureCell(picture, seconds, phases_text(stays)),
             Span(cell.jobs_s),
             Usd(cell.cost_usd),
@@ -178,6 +178,11 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
 def shown_counts(cell: CellRecord) -> Counts:
     """Return the counts; while the cell runs, missing tests are awaited."""
     return cell.counts if cell.state is CellState.DONE else replace(cell.counts, missing=0)
+
+
+def tally_of(cell: CellRecord, href: str = "") -> TestCounts:
+    """Return the counts of a cell with its pass rate."""
+    return TestCounts(shown_counts(cell), href, is_partial=cell.outcome is Outcome.ERRORED)
 
 
 def _about(cell: CellRecord) -> str:
@@ -418,7 +423,8 @@ def _outcomes(job: JobRecord) -> Sequence[Badge]:
 
 def _results(cell: CellRecord, job: JobRecord, href: str) -> TestCounts | Text:
     if job.counts.collected:
-        return TestCounts(_counts(cell, job), href)
+        is_partial = job.outcome is Outcome.ERRORED
+        return TestCounts(_counts(cell, job), href, is_partial=is_partial)
     passed = sum(check.outcome == "passed" for check in job.checks)
     if job.checks:
         return Text(f"{passed} of {plural(len(job.checks), 'check')} passed", href)

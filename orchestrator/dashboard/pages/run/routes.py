@@ -49,7 +49,7 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
-from orchestrator.domain.outcome import Counts
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import RunRecord, are_ingested, ingested_s, note_of_run
 from orchestrator.domain.units import price, sentence, usd
 from orchestrator.store.cell_results import Depth
@@ -275,7 +275,7 @@ def run_page(
         "wheel": record.subject.wheel,
         "is_over": record.run.state is RunState.FINISHED,
         "note": note_of_run(record.run, record.counts),
-        "tally": TestCounts(_counts(record)),
+        "tally": TestCounts(_counts(record), is_partial=run.outcome is Outcome.ERRORED),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
         **_duration(record, request.now),
