@@ -20,6 +20,10 @@ from orchestrator.domain.machine import ConfigError, Extent, Provider, ProviderT
 from orchestrator.extras import MissingExtraError, require
 from runners.provider_context import ProviderContext
 
+_INGRESS = (
+    "SEATRIAL_INGRESS_CIDR is not set either, which machines with a public address need;"
+    " credentials are looked for once the extra is installed"
+)
 GROUP = "seatrial.providers"
 BUILT_IN: Mapping[str, str] = {
     "aws": "runners.aws:AwsProvider",
@@ -53,7 +57,7 @@ def traits(name: str) -> ProviderTraits:
 def load(name: str, context: ProviderContext) -> Provider:
     """Create a provider. Raises ConfigError for an unknown, broken or not installed one."""
     module, attribute = _locate(name)
-    _require_extra(name)
+    _require_extra(name, context.settings)
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise ConfigError(f"provider {name}: {module.__name__} has no {attribute}")
@@ -75,14 +79,19 @@ def account_setup(name: str, settings: Mapping[str, str], templates: Path) -> Ac
     return cast("AccountSetup", getattr(import_module(module), attribute)(settings, templates))
 
 
-def _require_extra(name: str) -> None:
-    """Raise ConfigError if the client libraries of a provider are not installed."""
+def _require_extra(name: str, settings: Mapping[str, str] | None = None) -> None:
+    """Raise ConfigError if the client libraries of a provider are not installed.
+
+    With the settings for machines the text also names what these lack.
+    """
     extra = traits(name).extra
     try:
         if extra:
             require(extra, f"provider {name}")
     except MissingExtraError as error:
-        raise ConfigError(str(error), extent=Extent.PROJECT) from error
+        is_closed = settings is not None and not settings.get("ingress_cidr")
+        more = f"; {_INGRESS}" if is_closed else ""
+        raise ConfigError(f"{error}{more}", extent=Extent.PROJECT) from error
 
 
 @cache

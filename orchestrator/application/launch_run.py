@@ -281,14 +281,30 @@ def check_order(
 
 
 def _check_matrix(context: Context, order: LaunchOrder, payload: StoredPayload) -> Matrix:
-    asked = context.documents.sketch_matrix(order.matrix, order.name).payload
+    sketch = context.documents.sketch_matrix(order.matrix, order.name)
+    asked = sketch.payload
     if order.payload == BUILTIN and not isinstance(asked, str):
         # Before the jobs are looked for in another payload than the one that was asked for.
         problem = Problem(("payload", "path"), _ELSEWHERE.format(asked.path, "payload", "payloads"))
         context.documents.refuse_matrix(order.matrix, order.name, [problem])
     return context.documents.check_matrix(
-        order.matrix, order.name, manifest=payload.manifest, providers=context.traits
+        order.matrix,
+        order.name,
+        manifest=payload.manifest,
+        providers=context.traits,
+        refused=_refused_providers(context, sketch),
     )
+
+
+def _refused_providers(context: Context, matrix: Matrix) -> dict[str, str]:
+    """Return why providers of the matrix cannot be used here, such as for a missing extra."""
+    found = {}
+    for name in {platform.provider for platform in matrix.platforms} & context.traits.keys():
+        try:
+            context.provider(name)
+        except ConfigError as error:
+            found[name] = str(error)
+    return found
 
 
 def _is_wanted(plan: CellPlan, only: Mapping[str, Sequence[str]] | None) -> bool:
@@ -367,14 +383,14 @@ def _untrusted_problems(
 
 
 def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:
-    """Return unknown providers, and platform errors of own hosts."""
+    """Return platform errors of own hosts."""
     problems = []
     for index, platform in enumerate(matrix.platforms):
-        rented = context.traits[platform.provider].rented
+        provider = context.provider(platform.provider)
+        if context.traits[platform.provider].rented or not isinstance(provider, Offers):
+            continue
         try:
-            provider = context.provider(platform.provider)
-            if isinstance(provider, Offers) and not rented:
-                provider.places(platform)
+            provider.places(platform)
         except ConfigError as error:
             whole = ("provider",) if error.extent is Extent.PROJECT else ()
             problems.append(Problem(("platforms", index, *whole), str(error)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
+from orchestrator.api.app import create_app
 from orchestrator.api.dependencies import idempotency_key
 from orchestrator.api.runs import RunRequest
+from orchestrator.domain.machine import ConfigError, Extent, Provider
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX, Desk, archive, sha256
@@ -177,6 +180,19 @@ def test_a_bad_matrix_is_refused_with_its_places_and_nothing_is_stored(api: Desk
     assert problem["detail"].startswith("release.yaml: line 7, column ")
     assert stored(api) == 0
     assert launch(api).status_code == 202, "the key was given back"
+
+
+def test_a_provider_that_is_not_installed_is_told_with_the_other_errors(api: Desk) -> None:
+    def provider(name: str) -> Provider:
+        raise ConfigError(f"provider {name} needs its extra", extent=Extent.PROJECT)
+
+    app = create_app(replace(api.context, provider=provider), guard=None)
+    bad = MATRIX.replace("provider: fake}", "provider: fake, marker: 1}")
+    answer = api.speak(app).post("/api/v1/plan", json={"matrix": bad})
+    found = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
+    assert found["/platforms/0/provider"] == "provider fake needs its extra"
+    assert found["/platforms/1/provider"] == "provider fake needs its extra"
+    assert "/platforms/0/marker" in found
 
 
 def test_an_impossible_matrix_as_an_object_is_refused_without_lines(shared_api: Desk) -> None:

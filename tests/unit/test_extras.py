@@ -95,7 +95,21 @@ def test_what_is_not_installed_is_named_with_its_extra(
         use()
     said = str(raised.value)
     assert said.startswith(f"{what} needs {ABSENT[extra]}")
-    assert said.endswith(f": install Seatrial with the extra `{extra}` (docs/installation.md)")
+    assert f": install Seatrial with the extra `{extra}` (docs/installation.md)" in said
+
+
+@pytest.mark.usefixtures("core_only")
+def test_what_else_machines_of_a_cloud_lack_is_told_with_its_extra() -> None:
+    with pytest.raises(ConfigError, match="SEATRIAL_INGRESS_CIDR is not set either"):
+        registry.load("aws", ProviderContext(NoHosts()))
+    with pytest.raises(ConfigError) as raised:
+        registry.load(
+            "aws", ProviderContext(NoHosts(), settings={"ingress_cidr": "203.0.113.7/32"})
+        )
+    assert str(raised.value).endswith("(docs/installation.md)")
+    with pytest.raises(ConfigError) as raised:
+        registry.account_setup("aws", {}, Path())
+    assert str(raised.value).endswith("(docs/installation.md)")
 
 
 @pytest.mark.usefixtures("core_only")

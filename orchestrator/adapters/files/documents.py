@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
@@ -201,10 +202,17 @@ class FileDocuments:
         *,
         manifest: Manifest,
         providers: Mapping[str, ProviderTraits],
+        refused: Mapping[str, str] = MappingProxyType({}),
     ) -> Matrix:
         """Return a matrix that can be launched, given payload and providers."""
         read = self._sketch_matrix(source, name)
-        read.refuse([*check_matrix(read.value, manifest, providers), *matrix_faults(read.value)])
+        unusable = [
+            Problem(("platforms", index, "provider"), refused[platform.provider])
+            for index, platform in enumerate(read.value.platforms)
+            if platform.provider in refused
+        ]
+        found = (*check_matrix(read.value, manifest, providers), *matrix_faults(read.value))
+        read.refuse([*found, *unusable])
         return read.value
 
     def _sketch_matrix(self, source: Source, name: str) -> Read[Matrix]:

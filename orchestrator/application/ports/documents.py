@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from orchestrator.domain.annotation import Annotation
@@ -38,8 +39,12 @@ class Documents(Protocol):
         *,
         manifest: Manifest,
         providers: Mapping[str, ProviderTraits],
+        refused: Mapping[str, str] = MappingProxyType({}),
     ) -> Matrix:
-        """Return a matrix that can be launched, given payload and providers."""
+        """Return a matrix that can be launched, given payload and providers.
+
+        `refused` says by provider why it cannot be used here.
+        """
         ...
 
     def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:
