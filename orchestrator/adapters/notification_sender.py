@@ -140,7 +140,7 @@ def _no_secret(_name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HttpSender:
-    """Implements `orchestrator.application.ports.notification_sender.NotificationSender`."""
+    """Implements `orchestrator.domain.channel.NotificationSender`."""
 
     secret: Callable[[str], str | None] = _no_secret
     """Reads a variable of the environment."""

@@ -17,7 +17,6 @@ from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.engine import FinishedFlows
 from orchestrator.application.ports.identity_provider import IdentityProvider
-from orchestrator.application.ports.notification_sender import NotificationSender
 from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.signer import Signer
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
@@ -28,6 +27,7 @@ from orchestrator.application.read_log import LogIndexes
 from orchestrator.application.sign_in_link import SignInLink
 from orchestrator.domain.budget import Budget
 from orchestrator.domain.caller_identity import Scope, SessionLimits
+from orchestrator.domain.channel import NotificationSender
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import AnnotationConflict, DocumentFinding, ForeignDocument

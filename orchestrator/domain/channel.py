@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from orchestrator.domain.gate.verdict import Decision
@@ -443,3 +444,18 @@ class DeliveryResponse:
     """When it is tried next; None once it is finished."""
     done_at: datetime | None
     attempts: tuple[DeliveryAttempt, ...]
+
+
+class NotificationSender(Protocol):
+    """Port of the notification sender."""
+
+    def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
+        """Try one delivery, bounded in time; every error becomes a receipt.
+
+        Sending twice is allowed: receivers recognise the delivery's id.
+        """
+        ...
+
+    def new_secret(self) -> str:
+        """Return a new signing secret."""
+        ...

@@ -26,9 +26,8 @@ from runners.provider_context import ProviderContext, after_checks
 from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
 from runners.tpu.launch import TpuLauncher
 from runners.tpu.names import NODES, Handle, network_tag, parse
-from runners.tpu.places import TpuPlaceFinder
+from runners.tpu.places import TpuPlaceFinder, TpuPriceReader, known
 from runners.tpu.platform_config import parse_platform
-from runners.tpu.prices import TpuPriceReader, known
 from runners.tpu.quotas import TpuQuotaReader
 from runners.tpu.status import TpuStatusReader
 

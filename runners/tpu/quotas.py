@@ -15,8 +15,8 @@ from runners.google.quotas import ADDRESSES, ComputeQuotaReader, address_demand
 from runners.google.responses import limit_of
 from runners.tpu.client import READ_TIMEOUT_S, TpuApi, guarded
 from runners.tpu.names import location
+from runners.tpu.places import PROVIDER
 from runners.tpu.platform_config import accelerator, parse_platform
-from runners.tpu.prices import PROVIDER
 from runners.tpu.states import ListedTpu, market_of, spec_of
 from runners.tpu.status import TpuStatusReader
 

@@ -24,8 +24,8 @@ from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, he
 from runners import registry
 from runners.google.names import labels
 from runners.tpu import TRAITS, names
+from runners.tpu.places import find, known, prices_of, table
 from runners.tpu.platform_config import accelerator, check_platform, parse_platform
-from runners.tpu.prices import find, known, prices_of, table
 from runners.tpu.quotas import _chips, _limit_in
 from runners.tpu.states import ListedTpu
 from tests.platforms import as_platform
