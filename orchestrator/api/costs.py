@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
@@ -17,6 +16,7 @@ from orchestrator.application.cost_summary import known_prices, refresh_prices
 from orchestrator.application.describe_run import describe_run, list_runs
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
+from orchestrator.domain.charges import Cost
 from orchestrator.domain.cost_response import RunCost, Spending, run_cost_answer, spending_answer
 from orchestrator.domain.money import first_of_days
 from orchestrator.domain.prices import Price, Refreshed
@@ -60,8 +60,8 @@ def refresh_costs(context: ContextDep) -> Refreshed:
 
 def _spent(
     context: Context, since: datetime, now: datetime
-) -> Iterator[tuple[Run, Decimal | None, list[Lease]]]:
-    """Return runs launched since then, newest first, each with its known cost and its leases."""
+) -> Iterator[tuple[Run, Cost, list[Lease]]]:
+    """Return runs launched since then, newest first, each with its cost and its leases."""
     cursor: str | None = None
     while True:
         runs, cursor = list_runs(context.stores, limit=_PAGE, before=cursor, at=now)
@@ -69,6 +69,6 @@ def _spent(
             if one.run.created_at < since:
                 return
             of_cells = context.stores.leases.of_run(one.run.id).values()
-            yield one.run, one.cost_usd, [lease for leases in of_cells for lease in leases]
+            yield one.run, one.cost, [lease for leases in of_cells for lease in leases]
         if cursor is None:
             return

@@ -145,7 +145,15 @@ documented(DiagnosedTest, derived=["tried"])
 documented(JobRecord, derived=["pairs"], without=["unnamed", "turns", "test_set"])
 documented(
     CellRecord,
-    derived=["counts", "passed_on_retry", "pass_rate", "cost_usd", "machine", "packages"],
+    derived=[
+        "counts",
+        "passed_on_retry",
+        "pass_rate",
+        "cost_usd",
+        "no_cost",
+        "machine",
+        "packages",
+    ],
 )
 documented(AuditVerification, ChainedEntry)
 documented(SubjectName, PrunedPart)

@@ -244,7 +244,7 @@ def list_runs(
     listed, cursor = listing.list_runs(
         context.stores, limit=limit, before=before, at=at, filters=asked
     )
-    items = [summary_answer(one.run, one.counts, one.cost_usd) for one in listed]
+    items = [summary_answer(one.run, one.counts, one.cost) for one in listed]
     return PageResponse(items=items, next=cursor)
 
 

@@ -30,6 +30,7 @@ from orchestrator.domain.cell import (
     SubjectBuild,
     Transition,
 )
+from orchestrator.domain.charges import NOT_STATED, STATED, Cost, cost_of, sum_of
 from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
@@ -333,11 +334,11 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
     return ReusedFrom(own, attested[-1] if attested else None, lent.simulated)
 
 
-def stated_cost(machine: StatedMachine | None) -> Decimal | None:
-    """Return the cost of a stated machine in US dollars; None without a stated price."""
+def stated_cost(machine: StatedMachine | None) -> Cost:
+    """Return the cost of a stated machine."""
     if machine is None or machine.usd_per_hour is None:
-        return None
-    return usd_for(machine.seconds or Decimal(0), machine.usd_per_hour)
+        return Cost(reasons=frozenset([NOT_STATED]))
+    return Cost(usd_for(machine.seconds or Decimal(0), machine.usd_per_hour), is_priced=True)
 
 
 def stated_leases(
@@ -346,17 +347,16 @@ def stated_leases(
     """Return the stated machine of an ingested cell as a lease record; it is not in the ledger."""
     if machine is None or not attempts:
         return ()
-    seconds, price = machine.seconds or Decimal(0), machine.usd_per_hour
-    bill = Bill(usd_for(seconds, price)) if price is not None else Bill()
+    seconds, bill = machine.seconds or Decimal(0), Bill(stated_cost(machine).known_usd)
     return (
         LeaseRecord(
             attempt=attempts[0].number,
             provider="",
             place=machine.place,
-            state="stated",
+            state=STATED,
             machine_id=machine.machine_id,
             address="",
-            price_usd_per_hour=price,
+            price_usd_per_hour=machine.usd_per_hour,
             seconds=float(seconds),
             cost_usd=bill.total_usd,
             bill=bill,
@@ -413,8 +413,7 @@ class ListedRun:
 
     run: Run
     counts: Counts
-    cost_usd: Decimal | None
-    """None if the evidence was ingested without a cost."""
+    cost: Cost
     seconds: float | None
     """Its duration until now; that of its jobs if everything was ingested, None if unknown."""
     cells: Sequence[Cell] = ()
@@ -448,16 +447,15 @@ def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[Lis
     found = []
     for run in runs:
         told, here = ingested.get(run.id, ()), cells.get(run.id, ())
-        stated = [cost for one in told if (cost := stated_cost(one.machine)) is not None]
+        stated = sum_of(stated_cost(one.machine) for one in told)
         is_ingested = run.id in foreign
         took = ((run.finished_at or at) - run.created_at).total_seconds()
         seconds = stated_s.get(run.id) if is_ingested else max(0.0, took)
-        usd = _usd(spent.get(run.id, RunSpending()), at) + sum(stated, Decimal(0))
-        cost = None if is_ingested and not stated else usd
+        cost = _cost(spent.get(run.id, RunSpending()), at) + stated
         found.append(ListedRun(run, counts.get(run.id, Counts()), cost, seconds, here))
     return found
 
 
-def _usd(spent: RunSpending, at: datetime) -> Decimal:
-    growing = (machine_cost(lease, at) for lease in spent.unsettled)
-    return sum(growing, spent.settled_usd)
+def _cost(spent: RunSpending, at: datetime) -> Cost:
+    growing = (cost_of(lease, machine_cost(lease, at)) for lease in spent.unsettled)
+    return sum(growing, spent.settled)

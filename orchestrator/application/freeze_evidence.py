@@ -269,9 +269,9 @@ def freeze(
 
 
 def _unpriced(taken: Sequence[GatheredRun]) -> tuple[str, ...]:
-    """Return the ids of the cells whose cost is unknown."""
+    """Return the ids of the cells whose cost is not known, or not all of it."""
     cells = (cell for one in taken for cell in one.evidence.record.cells)
-    return tuple(sorted({cell.id for cell in cells if cell.cost_usd is None}))
+    return tuple(sorted({cell.id for cell in cells if cell.cost.is_partly_unknown}))
 
 
 def _issue_tests(

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
 from orchestrator.dashboard.labels import ago, cut, share, visible
+from orchestrator.domain.charges import Cost
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, most_usd, number, usd, utc
 from orchestrator.domain.vocabulary import term
@@ -221,13 +222,22 @@ class Usd:
     is_loud: bool = False
     is_most: bool = False
     """Whether it is a maximum, which is rounded up."""
+    why_none: str = ""
+    """Why there is no amount."""
+
+    @classmethod
+    def of(cls, cost: Cost, *, is_loud: bool = False) -> Usd:
+        """Return the amount of a cost, or why it has none."""
+        return cls(cost.usd, is_loud=is_loud, why_none=cost.no_cost)
 
     def plain(self) -> Plain:
         """The amount as decimal text, as in the API."""
         return None if self.amount is None else format(self.amount, "f")
 
     def text(self) -> str:
-        """The rounded amount: ``$1.20``."""
+        """The rounded amount: ``$1.20``; a dash for none."""
+        if self.amount is None:
+            return "–"
         return most_usd(self.amount) if self.is_most else usd(self.amount)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from orchestrator.domain.budget import BudgetUse
-from orchestrator.domain.cell import CellState, Lease, LeaseState, Run, RunState
+from orchestrator.domain.cell import Lease, LeaseState, Run, RunState
+from orchestrator.domain.charges import STATED, Cost, cost_of, sum_of
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.money import (
     PHASES,
@@ -23,8 +24,6 @@ from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
 _ZERO = Decimal(0)
 
 FAKE = "fake"
-OWN = ("local", "static")
-"""Providers of own machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +38,11 @@ class CellCost:
     seconds: float
     """Total time that its machines were held."""
     bill: Bill | None
-    """None if no machine has a price: own machines, ingested without a cost."""
+    """None if no machine has a price, as `no_cost` says."""
     machines: tuple[LeaseRecord, ...]
     """The granted machines; refusals cost nothing."""
-    phases: Mapping[CellState, Decimal]
-    """US dollars by cell state; they add up to the total."""
+    phases: Mapping[str, Decimal]
+    """US dollars by cell state, or `stated`; they add up to the total."""
     jobs: Mapping[str, Decimal]
     """US dollars by job."""
     overhead_usd: Decimal
@@ -51,6 +50,8 @@ class CellCost:
     validated_tests: int
     """Tests that passed or failed."""
     usd_per_validated_test: Decimal | None
+    no_cost: str = ""
+    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +63,23 @@ class RunCost:
     outcome: Outcome | None
     as_of: datetime
     settled: bool
-    """Whether every machine is gone, so that the figures are final."""
+    """Whether no machine costs any more, so that the figures are final."""
     simulated: bool
     """Some of its machines were emulated and cost nothing."""
     max_usd: Decimal | None
     """The cost limit of the matrix."""
     bill: Bill | None
-    """None if the bill of no cell is known."""
+    """None if no machine has a price, as `no_cost` says."""
     platforms: tuple[CellCost, ...]
-    phases: Mapping[CellState, Decimal]
-    """US dollars by cell state; they add up to the total."""
+    phases: Mapping[str, Decimal]
+    """US dollars by cell state, or `stated`; they add up to the total."""
     jobs: Mapping[str, Decimal]
     """US dollars by job, over all cells."""
     overhead_usd: Decimal
     validated_tests: int
     usd_per_validated_test: Decimal | None
+    no_cost: str = ""
+    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,10 @@ class ProviderCost:
     provider: str
     machines: int
     seconds: float
-    bill: Bill
+    bill: Bill | None
+    """None if no machine has a price, as `no_cost` says."""
+    no_cost: str = ""
+    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,9 @@ class RunTotal:
     created_at: datetime
     outcome: Outcome | None
     total_usd: Decimal | None
-    """Of ingested cells the cost that their files state; None if that is all and none is stated."""
+    """With the cost that files of ingested cells state; None as `no_cost` says."""
+    no_cost: str = ""
+    """Why it has no cost: ``own machine: nothing is charged``; empty if it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +116,11 @@ class Spending:
     since: datetime
     until: datetime
     bill: Bill
+    """Of the machines that have a price."""
+    no_cost: str = ""
+    """Why no machine of these runs has a cost; empty if one has, or if there was none."""
+    unknown_cost_runs: int = 0
+    """Runs with a machine, or an ingested cell, whose cost is unknown; the bill lacks that."""
     simulated_usd: Decimal
     """The part of emulated machines, which was not charged."""
     stated_usd: Decimal = _ZERO
@@ -119,87 +132,81 @@ class Spending:
     """Across runs, of the periods that `until` is in."""
 
 
-def is_priced(lease: LeaseRecord) -> bool:
-    """Whether a machine's price is known; own machines have none unless they were charged.
-
-    A machine without a price may have cost its disk and address: the bill is of these then.
-    """
-    if lease.provider in OWN:
-        return bool(lease.price_usd_per_hour or lease.cost_usd)
-    return lease.price_usd_per_hour is not None or bool(lease.cost_usd)
-
-
 def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
     """Return the bill of a run, with the cost limit of its matrix in US dollars."""
     leases = [lease for cell in record.cells for lease in cell.leases]
     run, platforms = record.run, tuple(_cell(cell) for cell in record.cells)
-    known = [one.bill for one in platforms if one.bill is not None]
-    has_bill = bool(known or not platforms)
+    known = (one.bill for one in platforms if one.bill is not None)
+    has_bill = record.cost_usd is not None
     return RunCost(
         run=run.id,
         state=run.state,
         outcome=run.outcome,
         as_of=record.as_of,
-        settled=all(lease.state == LeaseState.GONE for lease in leases),
+        settled=all(lease.state in (LeaseState.GONE, STATED) for lease in leases),
         simulated=any(cell.simulated for cell in record.cells),
         max_usd=max_usd,
         bill=sum(known, Bill()) if has_bill else None,
+        no_cost=record.cost.no_cost,
         platforms=platforms,
         phases=_phases(leases),
         jobs=sum_by_name(one.jobs for one in platforms),
         overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _ZERO),
         validated_tests=_validated(record.counts),
-        usd_per_validated_test=record.usd_per_validated_test if has_bill else None,
+        usd_per_validated_test=record.usd_per_validated_test,
     )
 
 
 def _cell(cell: CellRecord) -> CellCost:
     costs, leases = cell.job_costs, cell.leases
-    has_bill = any(map(is_priced, leases)) if leases else cell.cost_usd is not None
+    has_bill = cell.cost_usd is not None
     return CellCost(
         cell=cell.id,
         platform=cell.platform.id,
         provider=cell.platform.provider,
         simulated=cell.simulated,
-        seconds=sum(lease.seconds for lease in cell.leases),
+        seconds=sum(lease.seconds for lease in leases),
         bill=sum((lease.bill for lease in leases), Bill()) if has_bill else None,
-        machines=tuple(lease for lease in cell.leases if lease.machine_id),
-        phases=_phases(cell.leases),
+        no_cost=cell.no_cost,
+        machines=tuple(lease for lease in leases if lease.machine_id),
+        phases=_phases(leases),
         jobs=costs.by_job if has_bill else {},
         overhead_usd=costs.overhead_usd,
         validated_tests=_validated(cell.counts),
-        usd_per_validated_test=cell.usd_per_validated_test if has_bill else None,
+        usd_per_validated_test=cell.usd_per_validated_test,
     )
 
 
 def spending_answer(
-    runs: Iterable[tuple[Run, Decimal | None, list[Lease]]],
+    runs: Iterable[tuple[Run, Cost, list[Lease]]],
     *,
     since: datetime,
     until: datetime,
     budgets: Iterable[BudgetUse],
 ) -> Spending:
-    """Return the costs of several runs, each with its known cost in US dollars and its leases.
+    """Return the costs of several runs, each with its cost and its leases.
 
     Open leases are billed to `until`.
     """
     totals: list[RunTotal] = []
-    stated = _ZERO
+    stated, unknown = _ZERO, 0
     by_provider: dict[str, list[tuple[Lease, Bill]]] = {}
-    for run, total_usd, leases in runs:
-        stated += _ZERO if leases else total_usd or _ZERO
+    for run, cost, leases in runs:
+        stated += _ZERO if leases else cost.known_usd
+        unknown += cost.is_partly_unknown
         for lease in leases:
-            bill = lease_bill(lease, until)
-            by_provider.setdefault(lease.provider, []).append((lease, bill))
-        named = filled(RunTotal, run, run=run.id, matrix=run.matrix_name, total_usd=total_usd)
-        totals.append(named)
+            pair = lease, lease_bill(lease, until)
+            by_provider.setdefault(lease.provider, []).append(pair)
+        named = {"run": run.id, "matrix": run.matrix_name, "no_cost": cost.no_cost}
+        totals.append(filled(RunTotal, run, total_usd=cost.usd, **named))
     every = [pair for pairs in by_provider.values() for pair in pairs]
-    whole = sum((bill for _, bill in every), Bill())
     emulated = [bill for lease, bill in every if lease.simulated or lease.provider == FAKE]
     return Spending(
         since=since,
         until=until,
-        bill=whole,
+        bill=_bill(every),
+        no_cost=_cost(every).no_cost,
+        unknown_cost_runs=unknown,
         simulated_usd=sum(emulated, Bill()).total_usd,
         stated_usd=stated,
         providers=tuple(
@@ -211,19 +218,35 @@ def spending_answer(
 
 
 def _provider(name: str, pairs: list[tuple[Lease, Bill]], until: datetime) -> ProviderCost:
+    cost = _cost(pairs)
     return ProviderCost(
         provider=name,
         machines=len([lease for lease, _ in pairs if lease.machine_id]),
         seconds=sum(machine_seconds(lease, until) for lease, _ in pairs),
-        bill=sum((bill for _, bill in pairs), Bill()),
+        bill=None if cost.no_cost else _bill(pairs),
+        no_cost=cost.no_cost,
     )
 
 
-def _phases(leases: Iterable[LeaseRecord]) -> Mapping[CellState, Decimal]:
-    total = dict.fromkeys(PHASES, _ZERO)
+def _bill(pairs: Iterable[tuple[Lease, Bill]]) -> Bill:
+    return sum((bill for _, bill in pairs), Bill())
+
+
+def _cost(pairs: Iterable[tuple[Lease, Bill]]) -> Cost:
+    return sum_of(cost_of(lease, bill.total_usd) for lease, bill in pairs)
+
+
+def usd_by_phase(lease: LeaseRecord) -> Mapping[str, Decimal]:
+    """Return the cost by cell state; a stated machine has only one."""
+    by_phase = {str(state): usd for state, usd in lease.phase_usd.items()}
+    return by_phase or {lease.state: lease.cost_usd}
+
+
+def _phases(leases: Iterable[LeaseRecord]) -> Mapping[str, Decimal]:
+    total = {str(phase): _ZERO for phase in PHASES}
     for lease in leases:
-        for phase, usd in lease.phase_usd.items():
-            total[phase] += usd
+        for phase, usd in usd_by_phase(lease).items():
+            total[phase] = total.get(phase, _ZERO) + usd
     return total
 
 

@@ -19,6 +19,7 @@ from orchestrator.domain.cell import (
     SubjectBuild,
     Transition,
 )
+from orchestrator.domain.charges import NOT_STATED, Cost, cost_of, sum_of
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import extended, filled
@@ -328,14 +329,21 @@ class CellRecord:
         return sum(job.passed_on_retry for job in self.jobs)
 
     @property
-    def cost_usd(self) -> Decimal | None:
-        """Cost of all machines of the cell so far, in US dollars.
+    def cost(self) -> Cost:
+        """Cost of all machines of the cell so far."""
+        if self.ingested and not self.leases:
+            return Cost(reasons=frozenset([NOT_STATED]))
+        return sum_of(cost_of(lease, lease.cost_usd) for lease in self.leases)
 
-        None if the cell was ingested and nobody states a price.
-        """
-        if self.ingested and all(lease.price_usd_per_hour is None for lease in self.leases):
-            return None
-        return sum((lease.cost_usd for lease in self.leases), Decimal(0))
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Cost of all machines so far, in US dollars; None as `no_cost` says."""
+        return self.cost.usd
+
+    @property
+    def no_cost(self) -> str:
+        """Why it has no cost, for a person; empty if it has."""
+        return self.cost.no_cost
 
     @property
     def job_costs(self) -> JobCosts:
@@ -387,10 +395,14 @@ class RunRecord:
         return sum(cell.passed_on_retry for cell in self.cells)
 
     @property
+    def cost(self) -> Cost:
+        """Cost of all machines so far."""
+        return sum_of(cell.cost for cell in self.cells)
+
+    @property
     def cost_usd(self) -> Decimal | None:
-        """Cost of all machines so far; None if that of no cell is known."""
-        known = [cost for cell in self.cells if (cost := cell.cost_usd) is not None]
-        return sum(known, Decimal(0)) if known or not self.cells else None
+        """Cost of all machines so far; None if no machine has a price."""
+        return self.cost.usd
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
@@ -462,7 +474,7 @@ class RunSummary:
     matrix: str
     """The matrix's name."""
     cost_usd: Decimal | None
-    """None if the evidence was ingested without a cost."""
+    """None if no machine has a price, as `no_cost` says."""
     counts: Counts
     """Test counts over all cells."""
     payload: str
@@ -475,6 +487,8 @@ class RunSummary:
     cancel_requested_at: datetime | None
     untrusted: bool = False
     """Whether its code is untrusted: its results decide nothing."""
+    no_cost: str = ""
+    """Why it has no cost: ``own machine: nothing is charged``; empty if it has."""
 
     @property
     def pass_rate(self) -> float | None:
@@ -532,14 +546,15 @@ def note_of_run(run: Run | RunSummary, counts: Counts) -> str:
     return "; ".join(filter(None, parts))
 
 
-def summary_answer(run: Run, counts: Counts, cost_usd: Decimal | None) -> RunSummary:
+def summary_answer(run: Run, counts: Counts, cost: Cost) -> RunSummary:
     """Return a run without its cells."""
     return filled(
         RunSummary,
         run,
         subject=SubjectName(run.subject_name, run.subject_version),
         matrix=run.matrix_name,
-        cost_usd=cost_usd,
+        cost_usd=cost.usd,
+        no_cost=cost.no_cost,
         counts=counts,
         payload=run.payload_digest,
     )
@@ -547,7 +562,7 @@ def summary_answer(run: Run, counts: Counts, cost_usd: Decimal | None) -> RunSum
 
 def run_answer(record: RunRecord) -> RunResponse:
     """Return the response of a run record."""
-    summary = summary_answer(record.run, record.counts, record.cost_usd)
+    summary = summary_answer(record.run, record.counts, record.cost)
     return extended(
         RunResponse,
         summary,

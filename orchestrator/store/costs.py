@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 
 from orchestrator.domain.cell import CellState, LeaseFact, RunState
+from orchestrator.domain.charges import OWN, OWN_MACHINE, PRICE_UNKNOWN, Cost
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
@@ -44,6 +45,10 @@ class Sum:
     usd: Decimal = Decimal(0)
     reserved_usd: Decimal = Decimal(0)
     """Total reserved amount."""
+    own: int = 0
+    """How many of the machines are own ones that cost nothing."""
+    unknown: int = 0
+    """Of how many the price is unknown."""
 
     def __add__(self, other: Sum) -> Sum:
         """Add two sums."""
@@ -52,7 +57,16 @@ class Sum:
             seconds=self.seconds + other.seconds,
             usd=self.usd + other.usd,
             reserved_usd=self.reserved_usd + other.reserved_usd,
+            own=self.own + other.own,
+            unknown=self.unknown + other.unknown,
         )
+
+    @property
+    def cost(self) -> Cost:
+        """The known cost, and why machines have none."""
+        without = ((self.own, OWN_MACHINE), (self.unknown, PRICE_UNKNOWN))
+        reasons = frozenset(reason for many, reason in without if many)
+        return Cost(self.usd, self.machines > self.own + self.unknown, reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +191,11 @@ class CostStore:
             return [_run(row, _sum(*sums)) for row, *sums in rows]
 
     def of_runs(self, runs: Sequence[str]) -> dict[str, Decimal]:
-        """Return the cost of each run, without those that had no machines."""
+        """Return the cost of each run, without those whose machines have no price."""
         query = (
             select(LeaseRow.run_id, func.sum(micro_usd(LeaseRow.cost_usd)))
             .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
+            .where(not_(or_(_is_own(), _is_unknown())))
             .group_by(LeaseRow.run_id)
         )
         return {run: usd_of_micro(micro) for run, micro in self._sessions.rows(query)}
@@ -239,15 +254,19 @@ def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
         func.sum(held).label("held"),
         func.sum(micro_usd(LeaseRow.cost_usd)).label("micro"),
         func.sum(micro_usd(LeaseRow.reserved_usd)).label("reserved"),
+        func.sum(case((_is_own(), 1), else_=0)).label("own"),
+        func.sum(case((_is_unknown(), 1), else_=0)).label("unknown"),
     )
 
 
-def _sum(machines: int, held: float, micro: int, reserved: int) -> Sum:
+def _sum(machines: int, held: float, micro: int, reserved: int, own: int, unknown: int) -> Sum:
     return Sum(
         machines=machines,
         seconds=float(held or 0),
         usd=usd_of_micro(micro),
         reserved_usd=usd_of_micro(reserved),
+        own=int(own or 0),
+        unknown=int(unknown or 0),
     )
 
 
@@ -270,6 +289,17 @@ def _counts(since: datetime, until: datetime) -> ColumnElement[bool]:
 
 def _is_real() -> ColumnElement[bool]:
     return and_(not_(LeaseRow.simulated), LeaseRow.provider != _FAKE)
+
+
+def _is_own() -> ColumnElement[bool]:
+    """Select own machines that were not charged, as `why_no_cost` does."""
+    price = func.coalesce(cast(LeaseRow.price_usd_per_hour, Float(53)), 0)
+    return and_(LeaseRow.provider.in_(OWN), price == 0, not_(_has_cost()))
+
+
+def _is_unknown() -> ColumnElement[bool]:
+    price = LeaseRow.price_usd_per_hour
+    return and_(LeaseRow.provider.not_in(OWN), price.is_(None), not_(_has_cost()))
 
 
 def _has_cost() -> ColumnElement[bool]:

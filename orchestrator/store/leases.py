@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -29,6 +29,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
+from orchestrator.domain.charges import Cost, cost_of
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.manifest import UNTRUSTED
@@ -82,9 +83,23 @@ class Reserved:
 class RunSpending:
     """Costs of a run's machines."""
 
-    settled_usd: Decimal = Decimal(0)
+    settled: Cost = field(default_factory=Cost)
     unsettled: Sequence[Lease] = ()
     """Leases whose cost still grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What the ledger says of a machine that costs no more."""
+
+    provider: str
+    machine_id: str
+    price_usd_per_hour: Decimal | None
+    cost_usd: Decimal
+
+    @property
+    def cost(self) -> Cost:
+        return cost_of(self, self.cost_usd)
 
 
 _BUDGET_LOCK = 7_328_417_254
@@ -182,13 +197,22 @@ class LeaseStore:
     def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
         """Return by run the settled sum and the open leases."""
         mine = LeaseRow.run_id.in_(run_ids)
-        settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
+        settled = select(
+            LeaseRow.run_id,
+            LeaseRow.provider,
+            LeaseRow.machine_id,
+            LeaseRow.price_usd_per_hour,
+            LeaseRow.cost_usd,
+        )
         unsettled = _leases().add_columns(LeaseRow.run_id)
         found: dict[str, RunSpending] = {}
         with self._sessions.read() as session:
-            for run, cost in session.execute(settled.where(mine, LeaseRow.cost_usd.is_not(None))):
+            for run, name, machine, price, cost in session.execute(
+                settled.where(mine, LeaseRow.cost_usd.is_not(None))
+            ):
                 spent = found.get(run, RunSpending())
-                found[run] = replace(spent, settled_usd=spent.settled_usd + (cost or 0))
+                one = _Settled(name, machine, price, cost or Decimal(0)).cost
+                found[run] = replace(spent, settled=spent.settled + one)
             for row, attempt, run in session.execute(
                 unsettled.where(mine, LeaseRow.cost_usd.is_(None))
             ):

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.domain import accelerators
 from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.charges import STATED
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import (
     CellRecord,
@@ -29,10 +30,6 @@ PROVIDERS = {
     "fake": ("Fake", "Simulated machine"),
 }
 """Short and long name by provider."""
-
-
-STATED = "stated"
-"""State of a machine that is only known from ingested files."""
 
 
 def short_name(cell: CellRecord) -> str:

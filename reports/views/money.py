@@ -7,7 +7,15 @@ from decimal import Decimal
 
 from orchestrator.domain import money
 from orchestrator.domain.cell import LeaseState
-from orchestrator.domain.cost_response import OWN, is_priced
+from orchestrator.domain.charges import (
+    NOT_STATED,
+    PRICE_UNKNOWN,
+    SEVERAL,
+    STATED,
+    is_priced,
+    why_no_cost,
+)
+from orchestrator.domain.cost_response import usd_by_phase
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import (
@@ -18,9 +26,7 @@ from reports.model.money import (
     MoneyRow,
 )
 from reports.model.values import Absent
-from reports.views.machine import STATED
 
-_OWN_MACHINE = Absent("own machine: nothing is charged")
 _NOTHING = Decimal(0)
 
 
@@ -43,7 +49,7 @@ def money_of(cell: CellRecord) -> Money:
 
 
 def _no_machine(cell: CellRecord) -> Absent:
-    told = "no machine was asked for" if cell.ingested is None else "nobody says what it cost"
+    told = "no machine was asked for" if cell.ingested is None else NOT_STATED
     return Absent(told)
 
 
@@ -74,7 +80,7 @@ def _price(lease: LeaseRecord) -> Decimal | Absent:
     price = lease.price_usd_per_hour
     if is_priced(lease) and price is not None:
         return price
-    return _OWN_MACHINE if lease.provider in OWN else Absent("price unknown")
+    return Absent(why_no_cost(lease) or PRICE_UNKNOWN)
 
 
 def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
@@ -83,7 +89,7 @@ def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
     counts = cell.counts
     return Costs(
         bill=bill,
-        phases=_shares(_phases(lease) for lease in charged),
+        phases=_shares(usd_by_phase(lease) for lease in charged),
         jobs=tuple(CostShare(name, usd) for name, usd in jobs.by_job.items()),
         overhead_usd=jobs.overhead_usd,
         validated=counts.passed + counts.failed,
@@ -91,20 +97,16 @@ def _costs(cell: CellRecord, charged: list[LeaseRecord]) -> Costs:
     )
 
 
-def _phases(lease: LeaseRecord) -> dict[str, Decimal]:
-    """Return costs by machine state; a stated machine has only one state."""
-    seen = {state.value: usd for state, usd in lease.phase_usd.items()}
-    return seen or {lease.state: lease.bill.total_usd}
-
-
 def total_costs(costs: Iterable[Costs | Absent], *, validated: int) -> Costs | Absent:
     """Return the sum over the cells that have a cost.
 
     `validated` are the tests of all cells that passed or failed, the free ones' too.
     """
+    costs = tuple(costs)
     known = [one for one in costs if not isinstance(one, Absent)]
     if not known:
-        return Absent("no machine has a price")
+        reasons = {one.reason for one in costs if isinstance(one, Absent)}
+        return Absent(reasons.pop() if len(reasons) == 1 else SEVERAL)
     bill = _bill(one.bill for one in known)
     return Costs(
         bill=bill,

@@ -144,11 +144,11 @@ def test_spending_adds_up_what_is_settled_and_hands_out_the_rest(stores):
     stores.leases.gone("l-0", at=after(9), cost_usd=Decimal("0.1230"))
     found = stores.leases.spending(["run-1", "run-2"])
     assert set(found) == {"run-1"}
-    assert found["run-1"].settled_usd == Decimal("0.1230")
+    assert found["run-1"].settled.known_usd == Decimal("0.1230")
     [going] = found["run-1"].unsettled
     assert going == replace(stores.leases.get("l-1"), state=LeaseState.LAUNCHING)
     assert stores.leases.spending([]) == {}
-    assert RunSpending().settled_usd == 0
+    assert RunSpending().settled.usd == 0
 
 
 @pytest.fixture

@@ -106,7 +106,15 @@ class Clouds:
         request = LaunchRequest(token, Place("north"), as_platform({}), said | tags)
         return self.cloud.launch(request).id
 
-    def lease(self, run_id: str, cell: str, lease_id: str, *, offer: Place = OFFER) -> Lease:
+    def lease(
+        self,
+        run_id: str,
+        cell: str,
+        lease_id: str,
+        *,
+        offer: Place = OFFER,
+        provider: str = "fake",
+    ) -> Lease:
         """An open lease of a running cell, held since now, which can be entered."""
         leases = self.desk.database.stores.leases
         attempt = f"{self.desk.cell_id(run_id, cell)}-1"
@@ -114,7 +122,7 @@ class Clouds:
         made = Lease(
             id=lease_id,
             attempt_id=attempt,
-            provider="fake",
+            provider=provider,
             place=offer.name,
             state=LeaseState.RESERVED,
             reserved_usd=Decimal(1),

@@ -116,6 +116,30 @@ def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
     assert bill["bill"]["total_usd"] == "1.0233"
 
 
+def test_an_own_machine_costs_nothing_in_the_same_words_everywhere(here: Clouds) -> None:
+    run = str(here.desk.launch()["id"])
+    here.desk.begin(run, "here")
+    free = replace(OFFER, price_usd_per_hour=Decimal(0), disk_usd_per_hour=Decimal(0))
+    free = replace(free, address_usd_per_hour=Decimal(0))
+    here.lease(run, "here", "lease-1", offer=free, provider="local")
+    said = (None, "own machine: nothing is charged")
+    for is_settled in (False, True):
+        here.desk.clock.move(minutes=5)
+        if is_settled:
+            here.settle("lease-1")
+        [listed] = here.client.get("/api/v1/runs").json()["items"]
+        shown = here.client.get(f"/api/v1/runs/{run}").json()
+        for told in (listed, shown, shown["cells"][0]):
+            assert (told["cost_usd"], told["no_cost"]) == said
+        bill = here.client.get(COSTS, params={"run": run}).json()
+        for told in (bill, bill["platforms"][0]):
+            assert (told["bill"], told["no_cost"]) == said
+        spent = here.client.get(COSTS).json()
+        assert (spent["runs"][0]["total_usd"], spent["runs"][0]["no_cost"]) == said
+        assert (spent["providers"][0]["bill"], spent["providers"][0]["no_cost"]) == said
+        assert (spent["no_cost"], spent["unknown_cost_runs"]) == (said[1], 0)
+
+
 def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> None:
     _, first = finished(here, "one")
     here.desk.clock.move(days=40)

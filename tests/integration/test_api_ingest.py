@@ -8,6 +8,7 @@ import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -213,12 +214,19 @@ def test_a_stated_machine_has_its_cost(api):
     spent = api.client.get("/api/v1/costs").json()
     assert [one["total_usd"] for one in spent["runs"]] == [shown["cost_usd"]]
     assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0.0589")
+    bill = api.client.get("/api/v1/costs", params={"run": run}).json()
+    assert (bill["settled"], bill["bill"]["total_usd"]) == (True, "0.0589")
+    for told in (bill, bill["platforms"][0]):
+        spent_by_phase = {name: usd for name, usd in told["phases"].items() if Decimal(usd)}
+        assert spent_by_phase == {"stated": "0.0589"}
 
 
 def test_the_cost_of_a_run_whose_files_state_none_is_null(api):
     post(api, tar_of(**{"moe.txt": TEXT}, ingest_yaml=NOTES))
     spent = api.client.get("/api/v1/costs").json()
     assert [one["total_usd"] for one in spent["runs"]] == [None]
+    assert spent["runs"][0]["no_cost"] == "nobody says what it cost"
+    assert spent["unknown_cost_runs"] == 1
     assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0")
 
 

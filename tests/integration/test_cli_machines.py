@@ -132,11 +132,34 @@ def test_a_run_without_a_price_has_dashes(cli: Cli, controller: FakeController) 
     own = rented.lease(provider="static", price_usd_per_hour="0", cost_usd="0", market="")
     none = {"bill": None, "usd_per_validated_test": None, "jobs": {}, "phases": {}}
     row = rented.costs()["platforms"][0] | none | {"machines": [own], "simulated": False}
+    said = "own machine: nothing is charged"
     answer = rented.costs() | none | {"platforms": [row], "simulated": False, "max_usd": None}
+    answer |= {"no_cost": said}
     controller.answers["GET", COSTS] = Answer.of(answer)
     assert cli("cost", ID) == 0
-    assert f"run {ID}: no machine has a price" in cli.out
+    assert f"run {ID}: {said}" in cli.out
     assert "$" not in cli.out
+
+
+def test_days_of_own_machines_have_dashes(cli: Cli, controller: FakeController) -> None:
+    said = "own machine: nothing is charged"
+    plain = rented.spent()
+    own = plain["providers"][0] | {"provider": "local", "bill": None, "no_cost": said}
+    run = plain["runs"][0] | {"total_usd": None, "no_cost": said}
+    controller.answers["GET", COSTS] = Answer.of(
+        plain
+        | {"bill": rented.bill("0"), "simulated_usd": "0", "providers": [own], "runs": [run]}
+        | {"no_cost": said, "unknown_cost_runs": 0, "budgets": []}
+    )
+    assert cli("cost") == 0
+    assert f"1 run since 2026-03-01: {said}" in cli.out
+    assert "$" not in cli.out
+
+
+def test_runs_whose_cost_is_unknown_are_counted(cli: Cli, controller: FakeController) -> None:
+    controller.answers["GET", COSTS] = Answer.of(rented.spent() | {"unknown_cost_runs": 2})
+    assert cli("cost") == 0
+    assert "2 runs with an unknown cost, no part of it" in cli.out
 
 
 def test_a_run_whose_cost_is_not_stated_has_a_dash(cli: Cli, controller: FakeController) -> None:

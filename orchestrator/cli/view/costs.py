@@ -13,13 +13,13 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.domain.charges import is_priced
 from orchestrator.domain.cost_response import (
     CellCost,
     ProviderCost,
     RunCost,
     RunTotal,
     Spending,
-    is_priced,
 )
 from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
@@ -74,7 +74,10 @@ def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
 def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     """Return the costs of several days."""
     runs = plural(len(costs.runs), "run")
-    yield Text(f"{runs} since {costs.since:%Y-%m-%d}: {usd(costs.bill.total_usd)}", style="bold")
+    total = costs.no_cost or usd(costs.bill.total_usd)
+    yield Text(f"{runs} since {costs.since:%Y-%m-%d}: {total}", style="bold")
+    if costs.unknown_cost_runs:
+        yield Text(f"{plural(costs.unknown_cost_runs, 'run')} with an unknown cost, no part of it")
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
         yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
@@ -115,7 +118,7 @@ def _headline(costs: RunCost) -> str:
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""
-    total = usd(costs.bill.total_usd) if costs.bill else "no machine has a price"
+    total = usd(costs.bill.total_usd) if costs.bill else costs.no_cost
     return f"run {one_line(costs.run)}: {total}{limit}{going}{each}"
 
 

@@ -69,7 +69,7 @@ def _sums_table(by: Dimension, sums: Sequence[tuple[str, Sum]]) -> Table:
 
 
 def _money(one: Sum) -> tuple[Number, Span, Usd]:
-    return Number(one.machines), Span(one.seconds), Usd(one.usd)
+    return Number(one.machines), Span(one.seconds), Usd.of(one.cost)
 
 
 def _phases_table(spending: CostSummary) -> Table:
@@ -240,7 +240,7 @@ def _budget_row(use: BudgetUse) -> Row:
 
 def _night_row(one: Forecast) -> Row:
     known = len(one.costs)
-    of = ", ".join(usd(cost) for cost in one.costs) if known else "no run of it is over yet"
+    of = ", ".join(usd(cost) for cost in one.costs) if known else "no run with a cost is over yet"
     return Row(
         (
             Text(one.schedule.name, urls.schedule_url(one.schedule.name)),
@@ -389,10 +389,9 @@ def _tiles(spending: CostSummary) -> Sequence[Tile]:
     total = spending.total
     paid = sum((one.usd for one in spending.phases), Decimal(0))
     idle = share_of(spending.idle_usd, paid)
-    hours = f"{total.seconds / 3600:,.1f} h"
     now = plural(len(spending.unsettled), "machine")
     return (
-        Tile("Spent", usd(total.usd), f"{plural(total.machines, 'machine')}, {hours}"),
+        Tile("Spent", *_spent(total)),
         Tile("Of it idle", usd(spending.idle_usd), f"{idle} was paid while no job ran"),
         Tile(
             "Cost",
@@ -408,6 +407,13 @@ def _tiles(spending: CostSummary) -> Sequence[Tile]:
             "busy" if spending.unsettled else "",
         ),
     )
+
+
+def _spent(total: Sum) -> tuple[str, str]:
+    """Return the amount with its machines; without a cost a dash, and why."""
+    told = f"{plural(total.machines, 'machine')}, {total.seconds / 3600:,.1f} h"
+    why = total.cost.no_cost
+    return ("–", f"{told}; {why}") if why else (usd(total.usd), told)
 
 
 def _chart(span: DateRange, spending: CostSummary) -> Chart | None:

@@ -38,6 +38,7 @@ from orchestrator.dashboard.table import (
     Usd,
 )
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.charges import cost_of
 from orchestrator.domain.inventory import DOOMED, Orphan
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.units import plural, price, usd
@@ -164,7 +165,7 @@ def _rented_row(one: Rented, now: datetime) -> Row:
             Text(one.cell, urls.cell_url(one.run, one.cell), note=f"run {one.run}"),
             Badge(lease.state.value, urls.run_url(one.run), note=f"cell {one.state}"),
             Span((now - (lease.launched_at or lease.reserved_at)).total_seconds()),
-            Usd(machine_cost(lease, now), is_loud=is_late),
+            Usd.of(cost_of(lease, machine_cost(lease, now)), is_loud=is_late),
             Moment(deadline) if deadline is not None else Text("once granted"),
             Moment(expires),
         ),
@@ -258,7 +259,7 @@ def _gone_row(one: Rented, now: datetime) -> Row:
             Text(one.cell, urls.cell_url(one.run, one.cell), note=f"run {one.run}"),
             Moment(lease.gone_at),
             Span(seconds or None),
-            Usd(machine_cost(lease, now)),
+            Usd.of(cost_of(lease, machine_cost(lease, now))),
         )
     )
 

@@ -124,7 +124,7 @@ def _row(request: PageRequest, listed: ListedRun) -> Row:
             Text(run.matrix_name),
             TestCounts(so_far(listed.counts, run), is_partial=run.outcome is Outcome.ERRORED),
             Span(listed.seconds),
-            Usd(listed.cost_usd),
+            Usd.of(listed.cost),
             _cells(listed.cells),
         ),
         tone=_LOUD.get(run.outcome, "") if run.outcome else "",

@@ -201,7 +201,7 @@ class CellEvidence:
     jobs: tuple[JobEvidence, ...] = ()
     pairs: tuple[Pairs, ...] = ()
     cost_usd: Decimal | None = Decimal(0)
-    """None if the cell was ingested without a price."""
+    """None if no machine of it has a price."""
     green_streak: int = 0
     """Number of consecutive earlier runs in which the platform passed."""
     baseline_collected: int | None = None
@@ -358,7 +358,7 @@ class Snapshot:
     cost_usd: Decimal = Decimal(0)
     """Of all cells whose cost is known."""
     unpriced: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Ingested cells without a price, whose cost is unknown."""
+    """Cells whose cost is unknown, or a part of it; own machines cost nothing."""
     last_green: str = ""
     """The run that the gate passed last."""
     elsewhere: Mapping[str, str] = field(default_factory=dict, metadata=LATER)

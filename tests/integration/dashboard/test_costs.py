@@ -35,6 +35,16 @@ def test_where_nothing_was_spent_every_table_says_what_to_do(pages: PageDesk) ->
     assert (told["settled_usd"], told["idle_usd"]) == ("0", "0")
 
 
+def test_own_machines_have_no_amount(pages: PageDesk) -> None:
+    one_machine(pages.stores, "run-1", usd="0", at=BEGIN, provider="local")
+    told = pages.json(urls.COSTS)
+    for name in ("by_day", "by_provider", "by_platform", "by_version"):
+        assert [row["spent_usd"] for row in told["tables"][name]["rows"]] == [None], name
+    tiles = pages.page(urls.COSTS).one("dl", class_="tiles").text
+    assert "own machine: nothing is charged" in tiles
+    assert "Spent –" in tiles
+
+
 def test_money_is_told_by_everything_that_it_was_spent_on(pages: PageDesk) -> None:
     one_machine(pages.stores, "run-1", usd="1.00", at=BEGIN)
     one_machine(pages.stores, "run-2", usd="3.00", at=BEGIN + timedelta(days=1), provider="gcp")
@@ -145,7 +155,7 @@ def test_tonight_is_reckoned_from_the_last_nights(pages: PageDesk) -> None:
     assert (first["schedule"], first["next_at"]) == ("nightly", "2026-03-05T02:00:00+00:00")
     assert (first["likely_usd"], first["from_usd"], first["to_usd"]) == ("2", "1", "9")
     assert first["of"] == "$2.00, $9.00, $1.00"
-    assert (second["next_at"], second["of"]) == ("paused", "no run of it is over yet")
+    assert (second["next_at"], second["of"]) == ("paused", "no run with a cost is over yet")
 
 
 def test_more_runs_are_on_the_next_page(pages: PageDesk) -> None:

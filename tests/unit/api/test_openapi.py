@@ -139,6 +139,11 @@ REVIEWED = (
             "RunTotal.total_usd",
         )
     }
+    | {"ProviderCost.bill has another type": "a machine without a price has no amount"}
+    | {
+        f"{field} has another type": "costs by state have the state `stated` too"
+        for field in ("CellCost.phases", "RunCost.phases")
+    }
     | {
         f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client"
         " that reads no further sees the first page only"

@@ -24,6 +24,7 @@ from orchestrator.dashboard.table import (
     Usd,
 )
 from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
+from orchestrator.domain.charges import cost_of, is_priced
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
@@ -166,7 +167,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             tally_of(cell, href),
             PictureCell(picture, seconds, phases_text(stays)),
             Span(cell.jobs_s),
-            Usd(cell.cost_usd),
+            Usd.of(cell.cost),
             Number(len(cell.attempts)),
             Text("log", urls.log_url(record.run.id, cell.id)),
         ),
@@ -275,9 +276,9 @@ def _machine_row(cell: CellRecord, lease: LeaseRecord) -> Row:
             Text(lease.machine_id or "none", note=kind, is_code=bool(lease.machine_id)),
             Text(lease.place, note=where if where != lease.place else ""),
             Badge(lease.state),
-            Usd(lease.price_usd_per_hour),
+            Usd(lease.price_usd_per_hour if is_priced(lease) else None),
             Span(lease.seconds),
-            Usd(lease.cost_usd),
+            Usd.of(cost_of(lease, lease.cost_usd)),
             Text(refusal_text(lease.refusal)),
         ),
         tone="warn" if lease.refusal else "",

@@ -47,6 +47,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
+from orchestrator.domain.charges import Cost
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts, Outcome
@@ -215,8 +216,7 @@ _HOUR_S = 3600
 class Costs:
     """The costs of a run and their limit."""
 
-    spent_usd: Decimal | None
-    """None if the ingested evidence states none."""
+    spent: Cost
     limit_usd: Decimal | None
     usd_per_s: Decimal
     """Of the machines that are held now."""
@@ -227,10 +227,15 @@ class Costs:
         return usd(self.spent_usd) if self.spent_usd is not None else "–"
 
     @property
+    def spent_usd(self) -> Decimal | None:
+        """The known amount; None if no machine has a price."""
+        return self.spent.usd
+
+    @property
     def limit(self) -> str:
         """The note about the cost limit."""
         if self.spent_usd is None:
-            return "no file states it"
+            return self.spent.no_cost
         if self.limit_usd is None:
             return "no limit: nothing is rented"
         return f"of at most {price(self.limit_usd)}"
@@ -279,7 +284,7 @@ def run_page(
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
         **_duration(record, request.now),
-        "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
+        "money": (money := Costs(record.cost, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_undeclared(record), *_notices(record)],
