@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.errors import FAILED, CliError, RefusedError
+from orchestrator.cli.errors import FAILED, CliError, EmptyHomeError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
@@ -117,20 +117,24 @@ def stop_command(context: typer.Context) -> None:
     process = wiring.holder()
     if process is None:
         session.say(f"No controller runs in {home}.")
+        _tell_waiting(session)
         return
     if wiring.is_served():
         raise CliError(
             f"process {process} is `seatrial serve`: end it where it was started, with Ctrl-C"
         )
-    going = [one.record for one in session.reader().runs(limit=_RUNS_LOOKED_AT)]
-    ids = ", ".join(one_line(one.id) for one in going if not one.is_finished)
-    if ids:
+    going = _unfinished(session)
+    if going:
         raise CliError(
-            f"process {process} works on {ids}",
+            f"process {process} works on {', '.join(going)}",
             "Wait for the end (`seatrial watch`), or cancel it (`seatrial cancel RUN`).",
             code=FAILED,
         )
     wiring.end_when_idle(process)
+    session.say(
+        f"Waiting until process {process} has ended, {_STOP_S:.0f} s at most: it may ask the clouds"
+        " once more for machines that nobody owns."
+    )
     for _ in range(round(_STOP_S / _POLL_S)):
         if wiring.holder() != process:
             session.say(f"The controller of {home} (process {process}) has ended.")
@@ -140,6 +144,26 @@ def stop_command(context: typer.Context) -> None:
         f"process {process} is still at work after {_STOP_S:.0f} s: it ends as soon as it is idle",
         code=FAILED,
     )
+
+
+def _unfinished(session: Session) -> list[str]:
+    """Return the ids of the newest runs that are not finished."""
+    newest = [one.record for one in session.reader().runs(limit=_RUNS_LOOKED_AT)]
+    return [one_line(one.id) for one in newest if not one.is_finished]
+
+
+def _tell_waiting(session: Session) -> None:
+    """Say which runs wait for a controller."""
+    try:
+        waiting = _unfinished(session)
+    except EmptyHomeError:
+        return
+    if waiting:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        session.say(
+            f"{plural(len(waiting), 'run')} {verb} ({', '.join(waiting)}): the next command that"
+            f" starts a controller goes on, such as `seatrial watch {waiting[0]}`."
+        )
 
 
 def controller_command(

@@ -192,8 +192,10 @@ def test_the_width_of_a_pipe_is_not_that_of_the_terminal(
     ("facts", "state", "code", "says"),
     [
         ({"held_by": None}, "finished", 0, "No controller runs in"),
+        ({"held_by": None}, "running", 0, f"1 run waits ({runs.RUN_ID}): the next command that"),
         ({"held_by": 7}, "finished", 2, "process 7 is `seatrial serve`: end it where it was"),
         ({"held_by": 7, "is_serving": False}, "finished", 0, "(process 7) has ended."),
+        ({"held_by": 7, "is_serving": False}, "finished", 0, "Waiting until process 7 has ended"),
         ({"held_by": 7, "is_serving": False}, "running", 1, f"process 7 works on {runs.RUN_ID}"),
         ({"held_by": 7, "is_serving": False, "is_busy": True}, "finished", 1, "still at work"),
     ],
