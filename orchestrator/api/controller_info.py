@@ -11,8 +11,10 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import ErrorAnswer, answer
 from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
+from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.catalogue import PlatformResponse
+from orchestrator.domain.machine import ProviderError, Refusing
 from orchestrator.store.errors import StoreUnusableError
 
 _UNREADY = ErrorAnswer(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
@@ -71,10 +73,19 @@ def list_platforms(context: ContextDep) -> ListResponse[PlatformResponse]:
                 rented=traits.rented,
                 keys=tuple(sorted(traits.keys)),
                 required=tuple(sorted(traits.required)),
+                refused="" if traits.rented else _refusal(context, name),
             )
             for name, traits in sorted(context.traits.items())
         ]
     )
+
+
+def _refusal(context: Context, name: str) -> str:
+    try:
+        provider = context.provider(name)
+    except ProviderError as error:
+        return str(error)
+    return provider.refusal if isinstance(provider, Refusing) else ""
 
 
 @router.get("/schema/matrix")

@@ -21,6 +21,8 @@ class PlatformResponse:
     """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     keys: tuple[str, ...]
     required: tuple[str, ...]
+    refused: str = ""
+    """Why this controller runs no jobs there, and what to do instead; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,6 +206,16 @@ class CommandTimeoutError(ShellError):
     """A command exceeded its time limit; its outcome is unknown."""
 
 
+@runtime_checkable
+class Refusing(Protocol):
+    """A provider on which a controller may run no jobs at all."""
+
+    @property
+    def refusal(self) -> str:
+        """Why it runs none, and what to do instead; empty if it does."""
+        ...
+
+
 class MachineState(StrEnum):
     """State of a machine as its provider reports it."""
 

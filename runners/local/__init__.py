@@ -33,7 +33,7 @@ class LocalProvider:
     def __init__(self, context: ProviderContext) -> None:
         self._book = context.book
         self._account = context.settings.get("local_jobs_as", "")
-        self._refusal = context.settings.get("local_jobs_refused", "")
+        self.refusal = context.settings.get("local_jobs_refused", "")
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Return the only place. Raises ConfigError if jobs are refused here."""
@@ -76,5 +76,5 @@ class LocalProvider:
         return self._book.pages(TRAITS.name)
 
     def _permit(self) -> None:
-        if self._refusal:
-            raise ConfigError(self._refusal, extent=Extent.PROJECT)
+        if self.refusal:
+            raise ConfigError(self.refusal, extent=Extent.PROJECT)

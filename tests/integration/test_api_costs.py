@@ -22,6 +22,9 @@ from orchestrator.domain.quota import BootImage, QuotaLevel
 from orchestrator.domain.reuse_inputs import Prepared
 from orchestrator.domain.units import price
 from orchestrator.domain.units import size as in_words
+from runners.local import TRAITS as LOCAL
+from runners.local import LocalProvider
+from runners.provider_context import ProviderContext
 from tests.integration.api_clouds import OFFER, Clouds, clouds
 from tests.integration.api_context import MATRIX, Desk, archive, sha256
 from tests.integration.wheel_making import wheel_bytes
@@ -154,6 +157,18 @@ def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> Non
     both = here.client.get(COSTS, params={"days": 60}).json()
     assert usd(both["bill"]["total_usd"]) == first + second
     assert usd(both["runs"][0]["total_usd"]) == second
+
+
+@pytest.mark.parametrize("why", ["", "others can reach it"])
+def test_a_provider_that_is_refused_says_why(empty: Clouds, why: str) -> None:
+    settings = {"local_jobs_refused": why} if why else {}
+    stores = empty.context.stores
+    local = LocalProvider(ProviderContext(stores.static_hosts, settings=settings))
+    traits = {"local": LOCAL, **empty.context.traits}
+    context = replace(empty.context, traits=traits, provider=lambda _: local)
+    client = empty.desk.speak(create_app(context, guard=None))
+    told = {one["provider"]: one for one in client.get("/api/v1/platforms").json()["items"]}
+    assert (told["local"]["refused"], told["fake"]["refused"]) == (why, "")
 
 
 @pytest.mark.parametrize("params", [{"run": "nope"}, {"run": ""}])

@@ -191,9 +191,15 @@ def test_a_schedule_with_local_jobs_says_what_its_controller_needs(
     assert add(cli) == 0
     assert "need a controller that names their account" in cli.err
     cli.wiring.held_by = 7
+    kept.answers["GET", "/api/v1/platforms"] = Answer.of({"items": []})
     assert add(cli) == 0
     assert "need a controller" not in cli.err
-    assert "run only if it was started with `--local-jobs-as ACCOUNT`" in cli.err
+    assert "local-jobs-as" not in cli.err, "it runs them"
+    local = {"provider": "local", "rented": False, "keys": [], "required": []}
+    refused = local | {"refused": "others can reach it"}
+    kept.answers["GET", "/api/v1/platforms"] = Answer.of({"items": [refused]})
+    assert add(cli) == 0
+    assert "Its jobs of `provider: local` are refused there: others can reach it." in cli.err
 
 
 def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None:

@@ -266,10 +266,9 @@ def _tell_added(session: Session, shown: ScheduleResponse) -> None:
     if not _LOCAL.search(shown.schedule.matrix):
         return
     if runs:
-        session.say(
-            "Its jobs of `provider: local` run only if it was started with `--local-jobs-as"
-            " ACCOUNT`."
-        )
+        for one in session.client().platforms().records:
+            if one.provider == "local" and one.refused:
+                session.say(f"Its jobs of `provider: local` are refused there: {one.refused}.")
     else:
         session.say(
             "Its jobs of `provider: local` need a controller that names their account: `seatrial"
