@@ -15,6 +15,7 @@ import orchestrator
 from orchestrator.api import controller_info, errors, events, openapi, prometheus
 from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.conditional_reads import ConditionalReads
+from orchestrator.api.safe_methods import HeadAsGet, NoneMatchAny
 from orchestrator.api.security import Guard, HostNameCheck
 from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import SOCKET, Person
@@ -105,9 +106,11 @@ def create_app(
     errors.install(app)
     openapi.install(app)
     caller = Person(operator, SOCKET) if guard is None else None
+    app.add_middleware(HeadAsGet)
     app.add_middleware(AuditCalls, context=context, caller=caller, prefix=PREFIX)
     app.add_middleware(ConditionalReads, context=context, guard=guard, prefix=f"{PREFIX}/")
     app.add_middleware(CarefulHeaders)
+    app.add_middleware(NoneMatchAny)
     app.add_middleware(prometheus.CountRequests, figures=app.state.figures)
     if guard is not None:
         app.add_middleware(HostNameCheck, allowed=allowed_hosts)

@@ -13,6 +13,7 @@ from orchestrator.adapters.files.home_folder import system_user
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.conditional_reads import ConditionalReads
+from orchestrator.api.safe_methods import NoneMatchAny
 from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.context import Context
 from orchestrator.bootstrap.http_server import AsgiDispatch, ProjectDispatch
@@ -148,6 +149,6 @@ def _project(
     pages = AuditCalls(
         shown, context=context, sign_in=urls.SIGNED_IN_AT_ISSUER, resources=urls.RESOURCES
     )
-    kept = ConditionalReads(pages, context=context, guard=guard)
+    kept = NoneMatchAny(ConditionalReads(pages, context=context, guard=guard))
     whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
     return PortApplications(whole, shown, api.state.streams.close)
