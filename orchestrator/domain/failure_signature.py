@@ -252,6 +252,8 @@ _KEPT = 300
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), mask_variable_parts)
     for pattern, mask_variable_parts in (
+        (r"(?:\x1b|#x1B)\[[\d;]*[A-Za-z]", ""),  # a colour, as it is or as pytest has it in XML
+        (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]|#x(?:[0189][\dA-F]|7F)", ""),
         (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<uuid>"),
         (r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]+", "<url>"),
         (

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.result_parsers.junit import JUnitXml
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failure_signature import Signature, signature_of
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.parsed_results import ParsedTest
 
 LIBRARY = """\
 class EngineError(ValueError):
@@ -61,6 +64,25 @@ def test_did_not_raise():
 def test_deep_in_a_library():
     import json
     json.loads("{")
+
+def test_in_colours():
+    raise ValueError("\\x1b[31mred\\x1b[0m and \\x00")
+
+@pytest.fixture
+def breaks_at_its_end():
+    yield
+    raise OSError("cannot be removed")
+
+def test_twice(breaks_at_its_end):
+    assert 1 == 2
+"""
+CHECKS = """\
+def test_plain():
+    assert 1 == 2
+
+class TestChecks:
+    def test_inside(self):
+        assert 1 == 2
 """
 
 
@@ -71,14 +93,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "library" / "engine.py").write_text(LIBRARY)
     (folder / "tests").mkdir()
     (folder / "tests" / "test_engine.py").write_text(TESTS)
-    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (folder / "Checks").mkdir()
+    (folder / "Checks" / "check_more.py").write_text(CHECKS)
+    settings = "[pytest]\npythonpath = .\npython_files = test_*.py check_*.py\n"
+    (folder / "pytest.ini").write_text(settings)
     return folder
 
 
 def ran(project: Path, style: str) -> dict[str, Signature]:
     log = project / f"{style}.jsonl"
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--tb={style}"]
-    done = subprocess.run([*pytest_, f"--report-log={log}"], cwd=project, capture_output=True)
+    written = (f"--report-log={log}", f"--junitxml={project / style}.xml")
+    done = subprocess.run([*pytest_, *written], cwd=project, capture_output=True)
     assert done.returncode == 1, done.stdout
     found: dict[str, Signature] = {}
     for line in log.read_text("utf-8").splitlines():
@@ -87,7 +113,20 @@ def ran(project: Path, style: str) -> dict[str, Signature]:
             name = report["nodeid"].rpartition("::")[2]
             signature = signature_of(fact(report))
             assert signature is not None
-            found[name] = signature
+            found.setdefault(name, signature)  # of the call, before the one of its teardown
+    return found
+
+
+def ingested(file: Path) -> dict[str, Signature]:
+    head = file.read_bytes()[:HEAD_BYTES]
+    artifact = Artifact(file.name, file, file.stat().st_size, head)
+    found: dict[str, Signature] = {}
+    for item in JUnitXml().read(artifact):
+        if isinstance(item, ParsedTest):
+            words = {"reason": item.reason, "message": item.message, "text": item.text}
+            signature = signature_of(TestFact("unit", item.nodeid, item.outcome, True, **words))
+            if signature is not None:
+                found[item.nodeid.rpartition("::")[2]] = signature
     return found
 
 
@@ -141,3 +180,5 @@ def test_every_style_has_the_same_signatures(project: Path, style: str) -> None:
     assert told == EXPECTED
     assert found["test_one"].message == "margin <n> on cuda:<n> at <addr>"
     assert len({found[name].id for name in ("test_one", "test_many[2]", "test_many[3]")}) == 1
+    assert found["test_in_colours"].message == "red and"
+    assert ingested(project / f"{style}.xml") == found

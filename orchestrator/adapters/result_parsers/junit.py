@@ -106,7 +106,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 5
+    version = 6
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -471,16 +471,21 @@ def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str
     return "", as_line(message) or as_line(text), text
 
 
+_OTHER_REPORT = " Captured other failure ".center(80, "-")
+"""In the form of pytest's headings, below which nothing is of the traceback."""
+
+
 def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:
     """Merge two testcases of one test.
 
     Either the test failed and its teardown failed too, or it was tried again: a try that is
-    followed by another one has an empty testcase.
+    followed by another one has an empty testcase. The text of the worse comes first: the
+    failure's signature is made of it, as it is of what the agent records.
     """
     if one.outcome is TestOutcome.PASSED:
         one = replace(one, earlier=(*one.earlier, TestOutcome.FAILED))
     worse, lesser = (other, one) if other.outcome > one.outcome else (one, other)
-    text = "\n\n".join(part for part in (one.text, other.text) if part)
+    text = f"\n{_OTHER_REPORT}\n".join(part for part in (worse.text, lesser.text) if part)
     known = [t.duration_s for t in (one, other) if t.duration_s is not None]
     return replace(
         worse,
@@ -559,8 +564,8 @@ def _module_end(parts: list[str]) -> int:
     found = [n for n, part in enumerate(parts, 1) if _MODULE.fullmatch(part)]
     if found:
         return found[-1]
-    capital = next((n for n, part in enumerate(parts) if part[:1].isupper()), len(parts))
-    return max(capital, 1)
+    small = (n for n, part in enumerate(parts, 1) if not part[:1].isupper())
+    return max(small, default=1)  # classes have capitals, and are the last parts
 
 
 def _path(dotted: str) -> str:
