@@ -131,6 +131,10 @@ class TestEstimates:
         assert told == sorted(told)
         assert 1.9 < told[-1] < 2
 
+    def test_unaligned_layers_gain_nothing(self):
+        told = self.estimate(1000, 1001, tokens=4096)
+        assert (told.speedup, told.layers) == (1.0, {"0": 1.0})
+
     @pytest.mark.parametrize(
         ("hardware", "bf16"), [(L4, 121e12), (HOPPER, 989e12), (BLACKWELL, 2.25e15)]
     )
