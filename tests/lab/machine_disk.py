@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.lab import devices, seal
 from tests.lab.cloud_facts import durations
+from tests.lab.image import PYTORCH
 from tests.lab.machines import MachineSpec
 
 SIZE_GB = 3
@@ -35,6 +36,7 @@ class Spoil:
     device: str | None = None  # another accelerator than was asked for
     never_boots: bool = False  # it ends at once, before anything of it ran
     apt_locked_s: float = _LATE["package lock"]  # by an upgrade at the first boot
+    cold_s: float = _LATE["cold disk"]  # that the first start of the image's Python takes
     cloud_init_hangs: bool = False  # after ssh opened
     cloud_init_fails: bool = False  # its status is error in the end
 
@@ -61,6 +63,8 @@ class Disk:
         self._write_guest(spec, spoil)
         self._write_seed(spec)
         self._write_device(spec, spoil)
+        cold = (HERE / "guest/cold_python.sh").read_text().replace("COLD_S", str(spoil.cold_s))
+        self.write(f"{PYTORCH.lstrip('/')}/bin/python3", cold, 0o755)
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Put a file onto the disk; only while the machine does not run."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import paramiko
 import pytest
 
+from tests.lab.image import PYTORCH
 from tests.lab.lab_machines import Spoil
 from tests.lab.machine_specs import PUBLIC, ask, ec2, up
 from tests.lab.ssh_access import connect, make_keys, run, wait_until
@@ -98,6 +100,20 @@ def test_what_else_can_be_wrong_with_a_machine(machines, keys):
     machines.reboot("i-4")
     wait_until(lambda: machines.is_up("i-4"), "it is up again")
     assert code("i-4", lock) == 1
+
+
+def test_the_first_start_of_the_images_python_reads_a_cold_disk(machines, keys):
+    machines.spoil(lambda spec: Spoil(cold_s=2.0))
+    up(machines, ec2(keys))
+    took = []
+    for _ in range(2):
+        begun = time.monotonic()
+        told = machines.execute(
+            "i-0a", f"{PYTORCH}/bin/python", "-c", "import sys; print(sys.prefix)"
+        )
+        took.append(time.monotonic() - begun)
+        assert told.stdout.strip() == PYTORCH
+    assert took[0] > 2.0 > took[1]
 
 
 def test_a_pulled_plug_is_silent(machines, keys):

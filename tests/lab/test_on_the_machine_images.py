@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.lab import payloads_of_lab as lab
+from tests.lab.cloud_facts import FASTER
+from tests.lab.lab_machines import Spoil
 from tests.lab.site import a_site, served
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("sealed"), pytest.mark.timeout(600)]
@@ -37,6 +39,8 @@ def test_pip_has_no_index():
                            "0", "--timeout", "2", "-d", "/tmp", "colorama"], capture_output=True)
     assert done.returncode
 """
+COLD_S = 600 / FASTER
+"""An application took as long from a new disk: aws-samples/bottlerocket-images-cache, issue 13."""
 CHIP = """
 import glob, os
 print("PJRT_DEVICE is", os.environ.get("PJRT_DEVICE"))
@@ -52,6 +56,7 @@ def site(machines):
 
 
 def test_a_machine_without_an_index_gets_what_it_lacks(site, tmp_path):
+    site.machines.spoil(lambda spec: Spoil(cold_s=COLD_S))
     setup = '[setup]\npip = ["pytest>=8"]\n'
     jobs = lab.suite("alone", "test_alone.py")
     payload = lab.a_payload(tmp_path / "payload", jobs, {"test_alone.py": ALONE}, setup)
