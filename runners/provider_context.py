@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from orchestrator.domain.machine import StaticHosts
-    from orchestrator.domain.prices import PriceBook
-import re
+from orchestrator.domain.machine import (
+    Extent,
+    NotOfferedError,
+    ProviderError,
+    ProviderUnavailableError,
+    StaticHosts,
+)
 
-from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
+if TYPE_CHECKING:
+    from orchestrator.domain.prices import PriceBook
 
 T = TypeVar("T")
 
@@ -39,8 +44,8 @@ def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
 
     Raises:
         NotOfferedError: The call's: nothing that the checks miss would change that.
-        ProviderError: The only refusal.
-        ConfigError: The sentences of all refusals, where there are several.
+        ProviderError: The only refusal; of several, the sentences of all, with the class and code
+            of the first that repeating the call would not end.
     """
     refused: dict[str, ProviderError] = {}
     result: list[T] = []
@@ -51,11 +56,13 @@ def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
             raise
         except ProviderError as error:
             refused.setdefault(str(error), error)
-    if len(refused) > 1:
-        raise ConfigError("; ".join(refused), extent=Extent.PROJECT)
-    for refusal in refused.values():
-        raise refusal
-    return result[0]
+    lasting = (one for one in refused.values() if not isinstance(one, ProviderUnavailableError))
+    first = next(lasting, next(iter(refused.values()), None))
+    if first is None:
+        return result[0]
+    if len(refused) == 1:
+        raise first
+    raise type(first)("; ".join(refused), code=first.code, extent=Extent.PROJECT) from first
 
 
 LIMIT = 600

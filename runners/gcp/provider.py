@@ -164,9 +164,8 @@ class GcpProvider:
         )
 
     def _offered(self, platform: Platform) -> tuple[Place, ...]:
-        places = self._offers.places(platform)
         self._clients.require_account()
-        return places
+        return self._offers.places(platform)
 
     def listed_places(self, platform: Platform) -> tuple[Place, ...]:
         """Return places at known prices; zones of unknown types are asked. Raises ProviderError."""

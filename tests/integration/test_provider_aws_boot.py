@@ -78,7 +78,9 @@ def test_missing_credentials_and_a_missing_ingress_are_one_refusal(
 
     aws = AwsProvider(context(ingress_cidr=""))
     monkeypatch.setattr(InstanceCatalogue, "zones", refuse)
-    with pytest.raises(ConfigError, match=r"^no credentials; SEATRIAL_INGRESS_CIDR is not set"):
+    with pytest.raises(
+        CredentialsError, match=r"^no credentials; SEATRIAL_INGRESS_CIDR is not set"
+    ):
         aws.places(as_platform(PLATFORM))
     with pytest.raises(CredentialsError, match=r"^no credentials$"):
         aws.places(as_platform({**PLATFORM, "connect": "private"}))

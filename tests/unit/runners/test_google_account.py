@@ -11,7 +11,7 @@ import pytest
 from google.auth import exceptions
 
 from orchestrator.domain.machine import ConfigError, CredentialsError, Offers
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Accelerator, Platform
 from runners import registry
 from runners.fake import MemoryHostStore
 from runners.google import account as module
@@ -70,6 +70,7 @@ def test_a_refused_sign_in_is_not_tried_again_at_once(monkeypatch: pytest.Monkey
     ("provider", "keys"),
     [
         ("gcp", {"instance_type": ("g2-standard-4",), "connect": "private"}),
+        ("gcp", {"accelerator": Accelerator(vendor="nvidia", name="X900"), "connect": "private"}),
         ("tpu", {"accelerator_type": "v5litepod-1", "connect": "private"}),
     ],
 )
@@ -89,7 +90,7 @@ def test_a_plan_says_that_nobody_is_signed_in_as_a_launch_would(
     assert "SEATRIAL" not in str(alone.value)
     rents = registry.load(provider, ProviderContext(book=MemoryHostStore()))
     assert isinstance(rents, Offers)
-    with pytest.raises(ConfigError, match="none here") as caught:
+    with pytest.raises(CredentialsError, match="none here") as caught:
         rents.places(replace(platform, connect="public"))
     told = str(caught.value).split("; ")
     assert any(text.startswith("no Google Cloud project is named") for text in told)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from runners.provider_context import LIMIT, plain_words
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    Extent,
+    ProviderError,
+    ProviderUnavailableError,
+)
+from runners.provider_context import LIMIT, after_checks, plain_words
 
 PAGE = """<!DOCTYPE html>
 <html lang=en>
@@ -36,3 +43,28 @@ def test_pages_are_named_and_not_printed(said: str, words: str) -> None:
 
 def test_long_words_are_cut() -> None:
     assert len(plain_words("x" * 5000)) == LIMIT + len("...")
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "kind", "code"),
+    [
+        (CredentialsError("a", code="denied"), ConfigError("b"), CredentialsError, "denied"),
+        (ProviderUnavailableError("a", code="503"), ConfigError("b"), ConfigError, ""),
+        (
+            ProviderUnavailableError("a", code="503"),
+            ProviderUnavailableError("b", code="429"),
+            ProviderUnavailableError,
+            "503",
+        ),
+    ],
+)
+def test_several_refusals_are_of_the_first_that_does_not_pass_by_itself(
+    first: ProviderError, other: ProviderError, kind: type[ProviderError], code: str
+) -> None:
+    def refuse(error: ProviderError) -> None:
+        raise error
+
+    with pytest.raises(ProviderError, match=r"^a; b$") as caught:
+        after_checks(lambda: refuse(first), lambda: refuse(other))
+    assert type(caught.value) is kind
+    assert (caught.value.code, caught.value.extent) == (code, Extent.PROJECT)
