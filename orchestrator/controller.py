@@ -1,7 +1,7 @@
 """The controller: the process that runs cells and answers on a socket.
 
 It has no tear-down of its own: what it owns is in the store, and ending the process is always
-safe. Machines are given back by the cells' flows, whoever runs them next.
+safe. Machines are given back by the cells' flows, which the next controller continues.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Controller:
     leave: Callable[[], object] = lambda: None
     """The janitor's last sweep, when an idle controller ends."""
     resume: Callable[[], None] = lambda: None
-    """Finishes interrupted ingestions, whoever began them."""
+    """Finishes interrupted ingestions, also those that another controller began."""
     fire: Callable[[], None] = lambda: None
     """Fires due schedules, and advances open firings."""
     deliver: Callable[[], None] = lambda: None

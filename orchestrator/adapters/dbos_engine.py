@@ -133,7 +133,11 @@ class DbosEngine:
         elif status.status == _PENDING and status.executor_id != self._executor_id:
             self._flows.note_executor(cell_id)
         elif self._flows.is_stranded(cell_id):
-            logger.error("cell %s: nobody runs its flow (%s); anew", cell_id, status.status)
+            logger.error(
+                "cell %s: no process runs its flow (%s); it is started again",
+                cell_id,
+                status.status,
+            )
             DBOS.delete_workflow(cell_id)
             self._begin(cell_id)
 

@@ -307,7 +307,7 @@ def _message(at: datetime) -> str:
 
 
 _PEM = b"-----BEGIN"
-_NO_DATES = "the key is given without dates, so nobody checked whether it had ended"
+_NO_DATES = "the key is given without dates, so it is not known whether it had ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,8 +218,8 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
 }
 _NAMES = frozenset({"author", "approver", "by"})
 _NO_NAMES = (
-    "no name can be sent: whoever makes the request says it, as the owner of the token or, on the"
-    " home's socket, as the operating-system user; a second person needs a token of their own"
+    "no name can be sent: it is that of the token's owner or, on the home's socket, of the"
+    " operating-system user; a second person needs a token of their own"
 )
 
 

@@ -1,4 +1,4 @@
-"""What a controller is asked of failures: known issues, quarantines, tests over time."""
+"""Requests to a controller about failures: known issues, quarantines, tests over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller is asked of gates: policies, verdicts, sign-offs, keys."""
+"""Requests to a controller about gates: policies, verdicts, sign-offs, keys."""
 
 from __future__ import annotations
 

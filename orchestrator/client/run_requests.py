@@ -1,4 +1,4 @@
-"""What a controller is asked of runs: launches, results, logs, reports, uploads, retests."""
+"""Requests to a controller about runs: launches, results, logs, reports, uploads, retests."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class TpuLauncher:
         if (found.token, found.tags.get("seatrial-project")) != ours:
             raise ConfigError(
                 f"{handle.machine_id} exists and is not ours (its labels: "
-                f"{dict(found.tags) or 'none'}); whoever made it must give the name back",
+                f"{dict(found.tags) or 'none'}); its owner must delete it, as the name is taken",
                 code="ALREADY_EXISTS",
             )
         return self._ordered(ListedTpu(handle, queued, node, simulated=self._tpu_api.simulated))

@@ -349,7 +349,7 @@ LIES = (
             one_run({"t/test_double.py": f"{_CHECK}{body}\n"}),
             inherent="text",
             shows="t/test_double.py::test_double left a failed assertion in a future, task or"
-            " callback that nobody asked",
+            " callback whose result was never read",
         )
         for taker, body in _NOBODY_ASKS.items()
     ),

@@ -417,7 +417,7 @@ def test_failed_assertions_that_a_command_asks_nobody_for_are_failed_checks(
     for name in DROPS:
         file = "demos/submit.py" if name == "in-a-child" else f"demos/{name}.py"
         (reason,) = failed[name]
-        assert f"that nobody asked: {file}:3" in reason
+        assert f"whose result was never read: {file}:3" in reason
     assert {name: failed[name] for name in ASKS_FOR_IT} == {name: [] for name in ASKS_FOR_IT}
 
 

@@ -533,7 +533,7 @@ def test_failed_assertions_that_nobody_asks_for_are_told(start: Any, words: str)
     said = start(files, "-p", "no:asyncio", *words.split())
     assert said.code == 0, said.output
     told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
-    note = "left a failed assertion in a future, task or callback that nobody asked"
+    note = "left a failed assertion in a future, task or callback whose result was never read"
     tests = ("submit", "map", "pool", "threadsafe", "task", "callback")
     assert {row for row in told if row[0].startswith("left")} == {
         (note, f"test_dropped.py::test_{test}") for test in tests

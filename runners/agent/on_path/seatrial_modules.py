@@ -226,8 +226,8 @@ def _fail_dropped(lines: List[str]) -> None:
     """Report the lines of failed assertions, but for what tests make on purpose."""
     if lines and "_pytest" not in sys.modules and _has_subject(_GIVEN):
         more = f" and {len(lines) - 1} more" if lines[1:] else ""
-        said = f"failed in a future, task or callback that nobody asked: {lines[0]}{more}"
-        _fail("assertion", f"an assertion {said}. Fix: ask each for its result")
+        said = f"failed in a future, task or callback whose result was never read: {lines[0]}{more}"
+        _fail("assertion", f"an assertion {said}. Fix: read the result of each")
 
 
 class _PytestFinder:

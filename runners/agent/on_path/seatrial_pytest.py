@@ -53,7 +53,7 @@ _PROPERTIES = 200
 _NAME_CHARS = 4_000
 _STRICT = "[XPASS(strict)]"
 _IN_THREAD = "left an exception in a thread"
-_IN_FUTURE = "left a failed assertion in a future, task or callback that nobody asked"
+_IN_FUTURE = "left a failed assertion in a future, task or callback whose result was never read"
 _UNRAISABLE = "left a failed assertion where it cannot be raised"
 _IDLE = {
     "PytestReturnNotNoneWarning": "returned a value, which asserts nothing",
