@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.api.app import create_app
+from orchestrator.api.security import token_guard
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.connect import connect
 from orchestrator.client.connection import RemoteConnection
@@ -39,16 +42,16 @@ PRINTED = [
     "failed",
     "here tests/test_a.py::two tests/test_a.py:3: in one",
     "FAIL: 1 blocking rule is violated: job/unit@here.",
-    "V-0001 FAIL",
-    "{run} 0.00 USD",
-    "KI-0001 False",
-    "run True",
+    "{verdict} FAIL",
+    "{run} own machine: nothing is charged",
+    "True False",
+    "read True",
     "revoke_token done",
     "create_token done",
     "True",
     "True",
-    "no machine of the run has a price",
-    "0.00 USD in 7 days, 1 run",
+    "own machine: nothing is charged",
+    "True own machine: nothing is charged",
     "True",
     "404 there is no run '0000'; `seatrial runs` lists them",
 ]
@@ -73,39 +76,54 @@ def seatrial(api: Desk, url: str) -> Iterator[Seatrial]:
         yield client
 
 
-def test_the_code_of_the_page_does_what_it_says(
+def begin_project(folder: Path) -> None:
+    """A project of another name than the examples', as its person has it."""
+    (folder / "tests").mkdir(parents=True)
+    (folder / "dist").mkdir()
+    subject = 'subject: {name: hull, version: "1.10"'
+    matrix = MATRIX.replace("proof", "hull")
+    matrix = matrix.replace(subject, f"payload: {{path: .}}\n{subject}, wheel: dist/*.whl")
+    policy = POLICY.replace("proof", "hull").replace("name: release", "name: hull")
+    (folder / "seatrial.yaml").write_text(matrix, encoding="utf-8")
+    (folder / "payload.toml").write_text(MANIFEST.replace("proof", "hull"), encoding="utf-8")
+    (folder / "tests/test_a.py").write_text("def test_one(): ...\n", encoding="utf-8")
+    (folder / "dist/hull-1.10-py3-none-any.whl").write_bytes(wheel_bytes("hull", "1.10"))
+    (folder / "gate.yaml").write_text(policy, encoding="utf-8")
+
+
+def test_the_code_of_the_page_does_what_it_says_each_time(
     api: Desk,
-    url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Twice, where local jobs run as the controller's own user."""
     api.clock.time = datetime.now(UTC)  # the page's dates are counted from today
-    monkeypatch.setenv("SEATRIAL_URL", url)
+    alone = replace(api.context, sole_launcher="an admin")
+    folder = tmp_path / "hull"
+    begin_project(folder)
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("SEATRIAL_TOKEN", token_of(api))
-    monkeypatch.chdir(tmp_path)
-    subject = 'subject: {name: proof, version: "1.10"'
-    matrix = MATRIX.replace(subject, f"payload: {{path: .}}\n{subject}, wheel: dist/*.whl")
-    Path("seatrial.yaml").write_text(matrix, encoding="utf-8")
-    Path("payload.toml").write_text(MANIFEST, encoding="utf-8")
-    Path("tests").mkdir()
-    Path("tests/test_a.py").write_text("def test_one(): ...\n", encoding="utf-8")
-    Path("dist").mkdir()
-    Path("dist/proof-1.10-py3-none-any.whl").write_bytes(wheel_bytes("proof", "1.10"))
-    Path("gate.yaml").write_text(POLICY, encoding="utf-8")
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    launch, *others = blocks
-    program: dict[str, Any] = {}
-    exec(launch, program)
-    run = ran(api, "nightly-7", TESTS, **program["order"])
-    assert run == program["run"].id, "the key had launched it"
-    for block in others:
-        exec(block, program)
-    assert "tests/test_a.py::two" in Path("summary.html").read_text(encoding="utf-8")
-    assert Path("verdict.jsonl").read_text(encoding="utf-8").startswith("{")
-    assert capsys.readouterr().out.splitlines() == [line.format(run=run) for line in PRINTED]
+    before = sorted(folder.rglob("*"))
+    text = PAGE.read_text(encoding="utf-8")
+    launch, *others = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    with served(create_app(alone, guard=token_guard(alone))) as port:
+        monkeypatch.setenv("SEATRIAL_URL", f"http://127.0.0.1:{port}")
+        for verdict in ("V-0001", "V-0002"):
+            program: dict[str, Any] = {}
+            exec(launch, program)
+            run = program["run"].id
+            if verdict == "V-0001":
+                assert run == ran(api, program["key"], TESTS, **program["order"])
+            for block in others:
+                exec(block, program)
+            told = [line.format(run=run, verdict=verdict) for line in PRINTED]
+            assert capsys.readouterr().out.splitlines() == told
+    assert len(api.client.get("/api/v1/runs").json()["items"]) == 1, "the key had launched it"
+    assert sorted(folder.rglob("*")) == before, "a file in it would be another payload"
+    results = tmp_path / "seatrial-results"
+    assert "tests/test_a.py::two" in (results / "summary.html").read_text(encoding="utf-8")
+    assert (results / "verdict.jsonl").read_text(encoding="utf-8").startswith("{")
 
 
 class Clock:
