@@ -33,7 +33,6 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.manifest import (
     Manifest,
     PythonChoice,
-    StoredPayload,
     dropped_exit_codes,
     untested,
 )
@@ -77,14 +76,13 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     """
     payload = payload_of(context, order)
     matrix, plans = check_order(context, order, payload)
-    spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
+    spec = spec_of(context, order, payload.manifest, matrix)
     minutes = billed_minutes(spec)
     budgets = budgets_of_run(context.budgets, untrusted=payload.manifest.is_untrusted)
     needed = why_price_is_needed(budgets, allow_unknown_price=matrix.limits.allow_unknown_price)
     uses = context.stores.leases.budget_uses(budgets, context.clock.now())
     limits = [*_limit_of_run(matrix), *uses]
     placed = [_within(_planned(context, plan, spec, needed), minutes, limits) for plan in plans]
-    spec = spec_of(context, order, payload.manifest, matrix)
     sent = _shipments(context, spec, payload.size_bytes, placed)
     refused = {one.cell: one.refusal for one in sent}
     cells = tuple(
@@ -111,7 +109,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         torch_warning(builds),
         _own_packages(payload.manifest, plans),
         *ends,
-        _own_baseline(context, order, payload, matrix),
+        OWN_BASELINE if matrix.baseline and is_own_baseline(payload.digest, spec) else "",
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))
 
@@ -127,16 +125,6 @@ def _own_packages(manifest: Manifest, plans: Iterable[CellPlan]) -> str:
         and not ((named := manifest.environment(plan.environment)) and named.python)
     ]
     return OWN_PACKAGES.format(", ".join(cells)) if cells else ""
-
-
-def _own_baseline(
-    context: Context, order: LaunchOrder, payload: StoredPayload, matrix: Matrix
-) -> str:
-    """Return the warning about a subject that is compared with itself; empty if it is not."""
-    if matrix.baseline is None:
-        return ""
-    spec = spec_of(context, order, payload.manifest, matrix)
-    return OWN_BASELINE if is_own_baseline(payload.digest, spec) else ""
 
 
 def _shipments(
