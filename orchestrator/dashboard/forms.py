@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
 
 from orchestrator.application.context import Context
 from orchestrator.application.payloads import put_folder, put_payload, put_subject
@@ -103,6 +104,16 @@ class Form:
 
 _ZIP = b"PK\x03\x04"
 _CHUNK_BYTES = 1024 * 1024
+
+
+def form_of(fields: Iterable[str]) -> Callable[[Request], Awaitable[Form]]:
+    """Return a dependency of routes: the submitted form, without files and unknown fields."""
+
+    async def submitted(request: Request) -> Form:
+        sent = await request.form()
+        return Form({name: str(sent.get(name) or "") for name in fields})
+
+    return submitted
 
 
 def store_uploads(context: Context, sent: FormData) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.list_flaky import (
@@ -19,7 +19,7 @@ from orchestrator.application.list_flaky import (
 )
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine, end_quarantine
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.forms import Form, form_of
 from orchestrator.dashboard.responses import (
     Format,
     Page,
@@ -105,12 +105,6 @@ _WHOSE = {
 router = APIRouter()
 
 
-async def _form(request: Request) -> Form:
-    """Return the submitted form."""
-    sent = await request.form()
-    return Form({name: str(sent.get(name) or "") for name in _FIELDS})
-
-
 @router.get(urls.FLAKY)
 def show_flaky(
     request: PageRequestDep, runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS
@@ -126,7 +120,7 @@ def show_flaky(
 def quarantine(
     request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
-    form: Annotated[Form, Depends(_form)],
+    form: Annotated[Form, Depends(form_of(_FIELDS))],
 ) -> Response:
     """Put a test in quarantine; if that is refused, show the form again with its errors."""
     new = NewQuarantine(

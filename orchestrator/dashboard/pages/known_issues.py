@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from orchestrator.application.known_issues import (
     IssueReview,
@@ -17,7 +17,7 @@ from orchestrator.application.known_issues import (
     list_issues,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.forms import Form, form_of
 from orchestrator.dashboard.responses import (
     Format,
     Page,
@@ -80,12 +80,6 @@ _LOUD = {
 router = APIRouter()
 
 
-async def _form(request: Request) -> Form:
-    """Return the submitted form without files and unknown fields."""
-    sent = await request.form()
-    return Form({name: str(sent.get(name) or "") for name in _FIELDS})
-
-
 @router.get(urls.KNOWN_ISSUES)
 def show_known_issues(request: PageRequestDep) -> Response:
     """Show every known issue of a product."""
@@ -96,7 +90,7 @@ def show_known_issues(request: PageRequestDep) -> Response:
 def add_issue(
     request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
-    form: Annotated[Form, Depends(_form)],
+    form: Annotated[Form, Depends(form_of(_FIELDS))],
 ) -> Response:
     """Add a known issue; a refused form is shown again with its values."""
     new = _read(form, viewer.person, request.now.date())

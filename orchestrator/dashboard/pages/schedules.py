@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.application.launch_run import PayloadMissingError
@@ -29,7 +29,7 @@ from orchestrator.application.schedules import (
     trigger_schedule,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.forms import Form
+from orchestrator.dashboard.forms import Form, form_of
 from orchestrator.dashboard.responses import (
     Format,
     Page,
@@ -370,12 +370,6 @@ _COMMAND = (
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
-async def _form(request: Request) -> Form:
-    """Return the submitted form."""
-    sent = await request.form()
-    return Form({name: str(sent.get(name) or "") for name in _FIELDS})
-
-
 @router.get(urls.SCHEDULES)
 def show_schedules(request: PageRequestDep, change: str = "") -> Response:
     """Show every schedule, with a form for a new one or to change one."""
@@ -389,7 +383,7 @@ def show_schedules(request: PageRequestDep, change: str = "") -> Response:
 def add_one(
     request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
-    form: Annotated[Form, Depends(_form)],
+    form: Annotated[Form, Depends(form_of(_FIELDS))],
 ) -> Response:
     """Add a schedule; if that is refused, show the form again with its errors."""
     new = _read(request, viewer, form)
