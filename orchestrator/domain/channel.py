@@ -331,6 +331,11 @@ class DeliveryReceipt:
     retry_after_s: float | None = None
     seconds: float = 0.0
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the receiver accepted it."""
+        return self.result is DeliveryResult.ACCEPTED
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:

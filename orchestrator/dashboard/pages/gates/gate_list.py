@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
@@ -37,7 +36,7 @@ from orchestrator.dashboard.table import (
     Text,
 )
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryReceipt, DeliveryResult
+from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryReceipt
 from orchestrator.domain.gate.verdict import PublicKey, reasons_of
 
 router = APIRouter()
@@ -255,15 +254,6 @@ _CHANNELS = (
 _TEST = Column("test", "Test", is_title_hidden=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelTest:
-    """The result of the last test of a channel."""
-
-    name: str
-    has_arrived: bool
-    response_excerpt: str
-
-
 def channel_table(request: PageRequest) -> Table:
     """Return the table of channels, oldest first; admins have a test button for each."""
     channels = request.context.stores.outbox.channels()
@@ -278,19 +268,13 @@ def channel_table(request: PageRequest) -> Table:
     )
 
 
-def last_test(request: PageRequest, channel_id: str) -> ChannelTest | None:
-    """Return the result of a channel's last test; None if it was never tested."""
+def last_test(request: PageRequest, channel_id: str) -> tuple[Channel, DeliveryReceipt] | None:
+    """Return a channel and the receipt of its last test; None if it was never tested."""
     channel = find_channel(request.context, channel_id) if channel_id else None
     if channel is None:
         return None
     tests = request.context.stores.outbox.log(channel.id, limit=1, only_tests=True)
-    receipts = [attempts[-1].receipt for _, attempts in tests]
-    return next((_test(channel, receipt) for receipt in receipts), None)
-
-
-def _test(channel: Channel, receipt: DeliveryReceipt) -> ChannelTest:
-    has_arrived = receipt.result is DeliveryResult.ACCEPTED
-    return ChannelTest(channel.name, has_arrived, receipt.response_excerpt)
+    return next(((channel, attempts[-1].receipt) for _, attempts in tests), None)
 
 
 @router.post(urls.CHANNEL_TEST)
