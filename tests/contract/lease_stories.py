@@ -18,6 +18,7 @@ STEPS = (
     (CellState.RELEASING, 950),
 )
 """Seconds after its attempt began."""
+_PRICE = Decimal("0.7000")
 
 
 def rent(
@@ -29,15 +30,17 @@ def rent(
     number: int = 1,
     provider: str = "aws",
     place: str = "us-east-1/us-east-1a",
+    price: Decimal | None = _PRICE,
 ) -> str:
     """Reserve and launch a machine for a cell's attempt, which begins then."""
     attempt_id = f"{cell_id}-{number}"
     assert stores.cells.admit(cell_id, attempt_id, max_parallel=99, at=at)
     one = replace(
-        lease(lease_id, attempt_id, place=place, usd="2.5"), provider=provider, reserved_at=at
+        lease(lease_id, attempt_id, place=place, usd="2.5"),
+        provider=provider,
+        reserved_at=at,
+        price_usd_per_hour=price,
     )
-    if provider == "local":
-        one = replace(one, price_usd_per_hour=Decimal(0))
     run_id = cell_id.rpartition(".")[0]
     stores.leases.reserve(one, run_id=run_id, exclusive=False)
     stores.leases.launching(lease_id, at=at + timedelta(seconds=50))
@@ -65,11 +68,12 @@ def one_machine(
     at: datetime = NOW,
     provider: str = "aws",
     is_new: bool = True,
+    price: Decimal | None = _PRICE,
 ) -> str:
     """A run of one cell, whose machine was paid for 1,000 seconds; its lease's id."""
     cell = create(stores, run_id, platforms=1)[0] if is_new else f"{run_id}.p0"
     lease_id = f"lease-{run_id}"
-    rent(stores, cell, lease_id, at=at, provider=provider)
+    rent(stores, cell, lease_id, at=at, provider=provider, price=price)
     live(stores, cell, lease_id, at=at)
     settle(stores, lease_id, usd, at=at + timedelta(seconds=1050))
     assert stores.leases.get(lease_id).state is LeaseState.GONE

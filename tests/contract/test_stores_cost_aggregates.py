@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.application.cost_summary import Dimension, _by
 from orchestrator.domain.cell import Cause, CellState, RunState
+from orchestrator.domain.charges import OWN_MACHINE, PRICE_UNKNOWN
 from orchestrator.domain.money import cost_by_phase
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.costs import Refusals
@@ -48,6 +49,21 @@ def test_money_is_summed_exactly(stores):
         for _, one in sums:
             assert one.seconds == pytest.approx(1000 * one.machines, abs=0.01)
             assert one.reserved_usd == Decimal("2.5") * one.machines
+
+
+def test_own_machines_and_unknown_prices_are_told_from_a_cost_of_nothing(stores):
+    one_machine(stores, "run-1", usd="0", provider="local", price=Decimal(0))
+    one_machine(stores, "run-2", usd="0", price=None)
+    one_machine(stores, "run-3", usd="0", provider="gcp", price=Decimal(0))
+    costs = {one.provider: one.sum.cost for one in stores.costs.accounts(*SPAN)}
+    assert {name: (one.usd, one.no_cost) for name, one in costs.items()} == {
+        "local": (None, OWN_MACHINE),
+        "aws": (None, PRICE_UNKNOWN),
+        "gcp": (Decimal(0), ""),
+    }
+    assert stores.costs.of_runs(["run-1", "run-2", "run-3"]) == {"run-3": Decimal(0)}
+    spent = stores.leases.spending(["run-1", "run-2", "run-3"])
+    assert [spent[run].settled.no_cost for run in sorted(spent)] == [OWN_MACHINE, PRICE_UNKNOWN, ""]
 
 
 @pytest.mark.usefixtures("three")

@@ -36,7 +36,7 @@ def test_where_nothing_was_spent_every_table_says_what_to_do(pages: PageDesk) ->
 
 
 def test_own_machines_have_no_amount(pages: PageDesk) -> None:
-    one_machine(pages.stores, "run-1", usd="0", at=BEGIN, provider="local")
+    one_machine(pages.stores, "run-1", usd="0", at=BEGIN, provider="local", price=Decimal(0))
     told = pages.json(urls.COSTS)
     for name in ("by_day", "by_provider", "by_platform", "by_version"):
         assert [row["spent_usd"] for row in told["tables"][name]["rows"]] == [None], name
