@@ -29,7 +29,7 @@ from starlette.types import Scope as Connection
 from orchestrator.api.errors import ForbiddenError, UnauthenticatedError, UnmatchedError
 from orchestrator.api.security import Guard, credential_of
 from orchestrator.application.context import Context, noting_sources
-from orchestrator.application.credential_watch import TooManyRequestsError
+from orchestrator.application.credentials import TooManyRequestsError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.audit_recorder import ExpectedVersion
 from orchestrator.store.changes import ChangeState

@@ -19,7 +19,7 @@ from starlette.routing import Match
 
 from orchestrator.api.models import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
-from orchestrator.application.credential_watch import BusyError, TooManyRequestsError
+from orchestrator.application.credentials import BusyError, TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_run import ReportRefusedError
 from orchestrator.application.evaluate_gate import VerdictMissingError

@@ -18,7 +18,7 @@ from starlette.types import Scope as Connection
 
 from orchestrator.api.security import any_credential_of
 from orchestrator.application.browser_sessions import digest_of
-from orchestrator.application.credential_watch import (
+from orchestrator.application.credentials import (
     BusyError,
     TooManyRequestsError,
     can_be_guessed,

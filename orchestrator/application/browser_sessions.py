@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import end_check
+from orchestrator.application.credentials import end_check
 from orchestrator.application.ports.identity_provider import IssuedIdentity, SignInRefusedError
 from orchestrator.domain.caller_identity import (
     LONGEST_NAME,

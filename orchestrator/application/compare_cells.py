@@ -93,22 +93,13 @@ class EnvironmentProperty:
         return self.what.startswith(PACKAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class Bases:
-    """Runs to compare with by default."""
-
-    previous: Run | None
-    """The previous run of the same matrix and subject."""
-    green: Run | None
-    """The last passing run of the same matrix and subject."""
-
-
-def bases_of(stores: Stores, run: Run) -> Bases:
-    """Return the default base runs."""
+def bases_of(stores: Stores, run: Run) -> tuple[Run | None, Run | None]:
+    """Return the previous and the last passing run of the same matrix and subject, if any."""
     mine = RunsAsked(subject=run.subject_name, matrix=run.matrix_name)
     green = RunsAsked(subject=run.subject_name, matrix=run.matrix_name, outcome=Outcome.PASSED)
-    found = [stores.runs.page(limit=1, before=run.id, filters=asked)[0] for asked in (mine, green)]
-    return Bases(*(runs[0] if runs else None for runs in found))
+    found = (stores.runs.page(limit=1, before=run.id, filters=asked)[0] for asked in (mine, green))
+    previous, passed = (runs[0] if runs else None for runs in found)
+    return previous, passed
 
 
 def pair_cells(

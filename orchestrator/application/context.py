@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.application.cell.flow_context import Locks
+from orchestrator.application.credentials import SignInLink
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.blobs import Blobs, HomeFiles
@@ -24,7 +25,6 @@ from orchestrator.application.ports.uploads import UploadUnpacker
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes
-from orchestrator.application.sign_in_link import SignInLink
 from orchestrator.domain.budget import Budget
 from orchestrator.domain.caller_identity import Scope, SessionLimits
 from orchestrator.domain.channel import NotificationSender

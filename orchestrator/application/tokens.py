@@ -15,7 +15,7 @@ from orchestrator.application.browser_sessions import (
     find_session,
 )
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import begin_check, end_check
+from orchestrator.application.credentials import begin_check, end_check
 from orchestrator.domain.caller_identity import (
     Caller,
     Scope,

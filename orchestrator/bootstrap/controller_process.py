@@ -37,12 +37,11 @@ from orchestrator.api.app import create_app
 from orchestrator.api.request_limits import RequestLimits
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import project_of
+from orchestrator.application.credentials import LINK_LIFE, SignInLink, project_of
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.prune import prune_when_due
-from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import keep_token, launches_beside, new_secret
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.api.errors import answer_known
 from orchestrator.api.security import any_credential_of
-from orchestrator.application.credential_watch import BusyError, TooManyRequestsError, project_of
+from orchestrator.application.credentials import BusyError, TooManyRequestsError, project_of
 from orchestrator.cli.errors import RefusedError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import FORM_LIMIT_BYTES

@@ -18,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import BusyError, TooManyRequestsError
+from orchestrator.application.credentials import BusyError, TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.browser_sessions import NewSession, cookie_of
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import project_of
+from orchestrator.application.credentials import project_of
 from orchestrator.application.tokens import Credential, check_credential
 from orchestrator.domain.caller_identity import Caller, Person, Scope, missing_scope
 from orchestrator.domain.loopback import is_loopback

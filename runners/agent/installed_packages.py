@@ -26,8 +26,7 @@ from typing import (
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
 from .evidence_text import JsonValue
-from .file_marks import Mark, mark_of
-from .layout import AttemptFolder
+from .layout import AttemptFolder, Mark, mark_of
 from .plan import PlanSubject
 from .pytest_records import RecordsRefusal
 

@@ -19,8 +19,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence,
 
 from . import bounded_process
 from .evidence_text import JsonValue
-from .file_marks import mark_of
-from .layout import on_path
+from .layout import mark_of, on_path
 
 _TIMEOUT_S = 60.0
 _OUTPUT_CHARS = 500

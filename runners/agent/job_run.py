@@ -11,9 +11,9 @@ from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
 from .benchmark_arms import Arm, ArmReport, ProcessPerTurn, Resident
 from .evidence_text import JsonValue
-from .file_marks import mark_of
 from .heartbeat import is_nearly_full
 from .job_context import JobContext
+from .layout import mark_of
 from .plan import PlanJob
 from .pytest_records import RecordsRefusal, SuiteRecords
 from .suite import JobExit, Suite, config_file

@@ -1,4 +1,4 @@
-"""Paths of files on the machine, and the lock that is held for as long as an agent lives."""
+"""Paths of files on the machine, what changes with a file, and the lock of an agent that lives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple, Union
+
+# ruff: noqa: PTH116 - marks are made of paths as text, of which there are hundreds
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
@@ -231,3 +233,16 @@ def is_locked(path: Path) -> bool:
         return True
     finally:
         os.close(fd)
+
+
+Mark = Optional[Tuple[int, int, int, int]]
+"""Inode, size, and the times of the last change of content and of metadata of a file."""
+
+
+def mark_of(file: Union[Path, str], *, is_link: bool = False) -> Mark:
+    """Return what changes with the file, or with the link itself; None if it cannot be seen."""
+    try:
+        found = os.lstat(file) if is_link else os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
+from .layout import Mark, mark_of
 from .tail_json_lines import open_regular
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from .attempt_context import AttemptContext
     from .evidence_text import JsonValue
-    from .file_marks import Mark
 
 _TOTAL_BYTES = 240 * 1024 * 1024
 """Maximum size of a bundle; a controller accepts 256 MiB."""
@@ -106,8 +106,6 @@ class Packer:
             before: The marks of its metric files when it began. A file with the same mark was
                 shipped, or an earlier job wrote it.
         """
-        from .file_marks import mark_of  # noqa: PLC0415 - the verb `bundle` needs none
-
         root = self._context.attempt.payload.resolve()
         for name, mark in before.items():
             path = root / name

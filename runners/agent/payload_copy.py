@@ -9,7 +9,7 @@ import stat
 from pathlib import Path, PurePath
 from typing import Collection, Dict, Iterator, List
 
-from .file_marks import mark_of
+from .layout import mark_of
 
 _SETTINGS = frozenset((
     ".pytest.ini", ".pytest.toml", "conftest.py", "entry_points.txt", "pyproject.toml",

@@ -101,10 +101,10 @@ class ComparedRuns:
         run = self.after or self.before
         if run is None:
             return []
-        bases = bases_of(self.asked.context.stores, run)
+        previous, passed = bases_of(self.asked.context.stores, run)
         named = (
-            ("The run before, of the same matrix", bases.previous),
-            ("The last one that passed", bases.green),
+            ("The run before, of the same matrix", previous),
+            ("The last one that passed", passed),
         )
         return [
             (urls.compare_url(base.id, run.id), words, run_words(base))

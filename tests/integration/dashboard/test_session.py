@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.api.audit_calls import REFUSED_A_MINUTE, AuditCalls
 from orchestrator.application.browser_sessions import cookie_of
-from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
+from orchestrator.application.credentials import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer

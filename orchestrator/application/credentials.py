@@ -1,11 +1,16 @@
-"""What a port knows of a request's credentials, told where each of them is checked."""
+"""Credentials of requests: the watch of their checks, and the link that `serve` prints."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hmac import compare_digest
+from threading import Lock
 from typing import Protocol
 
 _RANDOM = re.compile(r"(?:seatrial_)?(?:([a-z][a-z0-9-]*)\.)?[A-Za-z0-9_-]{43}")
@@ -66,3 +71,30 @@ def project_of(secret: str) -> str:
     """Return the further project that a secret says it is of; empty for the first one."""
     found = _RANDOM.fullmatch(secret)
     return (found[1] or "") if found else ""
+
+
+LINK_LIFE = timedelta(minutes=15)
+
+
+@dataclass(slots=True)
+class SignInLink:
+    """A secret that is accepted in place of a token for one sign-in; kept in memory only."""
+
+    until: datetime
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """Of the link."""
+    _token: str = field(default="", repr=False)
+    _lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def to(cls, token: str, *, at: datetime) -> SignInLink:
+        """Return a new link to a token, by its secret."""
+        return cls(at + LINK_LIFE, _token=token)
+
+    def redeem(self, secret: str, *, at: datetime) -> str:
+        """Return the token's secret, once; empty for another secret, or too late."""
+        if at >= self.until or not compare_digest(secret.encode(), self.secret.encode()):
+            return ""
+        with self._lock:
+            token, self._token = self._token, ""
+        return token
