@@ -28,7 +28,7 @@ writing = APIRouter(tags=["machines"], route_class=secured(Scope.ADMIN), depende
 def list_machines(
     context: ContextDep,
     orphans: Annotated[
-        bool, Query(description="Only what nobody owns: orphan, expired and idle")
+        bool, Query(description="Only what has no owner: orphan, expired and idle")
     ] = False,
 ) -> InventoryResponse:
     """List the project's cloud resources with their owners."""

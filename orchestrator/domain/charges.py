@@ -11,7 +11,7 @@ OWN = ("local", "static")
 """Providers of own machines."""
 OWN_MACHINE = "own machine: nothing is charged"
 PRICE_UNKNOWN = "price unknown"
-NOT_STATED = "nobody says what it cost"
+NOT_STATED = "its cost is not stated"
 STATED = "stated"
 """State of a machine that a person states; no ledger has it."""
 SEVERAL = "no machine has a price"

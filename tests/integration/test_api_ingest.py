@@ -225,7 +225,7 @@ def test_the_cost_of_a_run_whose_files_state_none_is_null(api):
     post(api, tar_of(**{"moe.txt": TEXT}, ingest_yaml=NOTES))
     spent = api.client.get("/api/v1/costs").json()
     assert [one["total_usd"] for one in spent["runs"]] == [None]
-    assert spent["runs"][0]["no_cost"] == "nobody says what it cost"
+    assert spent["runs"][0]["no_cost"] == "its cost is not stated"
     assert spent["unknown_cost_runs"] == 1
     assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0")
 

@@ -133,7 +133,7 @@ def stop_command(context: typer.Context) -> None:
     wiring.end_when_idle(process)
     session.say(
         f"Waiting until process {process} has ended, {_STOP_S:.0f} s at most: it may ask the clouds"
-        " once more for machines that nobody owns."
+        " once more for machines without an owner."
     )
     for _ in range(round(_STOP_S / _POLL_S)):
         if wiring.holder() != process:

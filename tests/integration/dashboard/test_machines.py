@@ -1,4 +1,4 @@
-"""What is rented, what nobody owns, and ending it: without waiting for a cloud to look."""
+"""What is rented, orphans, and ending it: without waiting for a cloud to look."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_orphan_is_loud_and_known_without_asking_the_cloud(desk: PageDesk, he
     here.cloud.fail_verb("inventory", times=9)
     page = desk.page(urls.MACHINES)
     notice = page.one("section", class_="notice")
-    assert notice.one("h2").text == "1 thing costs money and nobody owns it"
+    assert notice.one("h2").text == "1 orphan costs money"
     assert "bad" in notice.classes
     (row,) = desk.rows(urls.MACHINES, "orphans")
     assert (row["machine"], row["ownership"], row["run"]) == (name, "orphan", "run-x")

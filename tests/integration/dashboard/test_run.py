@@ -327,7 +327,7 @@ def test_an_ingested_run_has_no_figure_that_nobody_states(
     assert f"Duration {took} ingested" in shown
     [of_cell] = pages.page(f"/runs/{run}").rows("cells")
     assert of_cell["Duration"] == took
-    assert "Cost – nobody says what it cost" in shown
+    assert "Cost – its cost is not stated" in shown
     assert "$" not in shown
     row = next(
         row for row in pages.page("/runs").rows("runs") if run[:13] in " ".join(row.values())
