@@ -63,7 +63,7 @@ class RunCost:
     outcome: Outcome | None
     as_of: datetime
     settled: bool
-    """Whether no machine costs any more, so that the figures are final."""
+    """Whether the run is over and no machine costs any more, so that the figures are final."""
     simulated: bool
     """Some of its machines were emulated and cost nothing."""
     max_usd: Decimal | None
@@ -143,7 +143,8 @@ def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
         state=run.state,
         outcome=run.outcome,
         as_of=record.as_of,
-        settled=all(lease.state in (LeaseState.GONE, STATED) for lease in leases),
+        settled=run.outcome is not None
+        and all(lease.state in (LeaseState.GONE, STATED) for lease in leases),
         simulated=any(cell.simulated for cell in record.cells),
         max_usd=max_usd,
         bill=sum(known, Bill()) if has_bill else None,

@@ -111,6 +111,7 @@ def test_a_plan_and_the_costs_tell_what_budgets_across_runs_have_left(here: Clou
 
 def test_the_bill_of_a_run_under_way_is_not_settled(here: Clouds) -> None:
     run = str(here.desk.launch()["id"])
+    assert here.client.get(COSTS, params={"run": run}).json()["settled"] is False
     here.desk.begin(run, "here")
     here.lease(run, "here", "lease-1")
     here.desk.clock.move(hours=1)
