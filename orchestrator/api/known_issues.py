@@ -60,7 +60,7 @@ _ISSUE: dict[str, Example] = {
             "expires": "2026-04-30",
             "match": {
                 "exception": "ValidationError",
-                "frame": "fp8_training_engine.to_te_recipe",
+                "frame": "kernel_pytorch.precision.fp8_training_engine.to_te_recipe",
                 "contains": "scaling_factor_compute_algo",
             },
             "scope": {

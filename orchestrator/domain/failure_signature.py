@@ -42,8 +42,8 @@ class Signature:
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``module.function`` of the product's last frame, or the node id without its parameters where
-    the failure is its test's own; empty if none is known.
+    """``package.module.function`` of the product's last frame, or the node id without its
+    parameters where the failure is its test's own; empty if none is known.
     """
     message: str
     """One line with variable parts masked."""
@@ -139,7 +139,9 @@ def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | N
     """
     if fact.outcome not in BAD:
         return None
-    raised = read_raised(fact.text, fact.message, reason=fact.reason, imports=imports)
+    raised = read_raised(
+        fact.text, fact.message, nodeid=fact.nodeid, reason=fact.reason, imports=imports
+    )
     kind = classify(raised, fact.reason)
     frame = raised.frame
     if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT):

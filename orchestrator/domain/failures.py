@@ -52,7 +52,7 @@ class Raised:
     message: str
     """One line."""
     frame: str
-    """``module.function`` of the product's last frame, else of the test's last one."""
+    """``package.module.function`` of the product's last frame, else of the tests' last one."""
     is_own: bool
     """Whether the frame belongs to the product."""
 
@@ -82,13 +82,19 @@ _LIKE_EXCEPTION = re.compile(
 
 
 def read_raised(
-    text: str, message: str, *, reason: str = "", imports: Collection[str] = ()
+    text: str,
+    message: str,
+    *,
+    nodeid: str = "",
+    reason: str = "",
+    imports: Collection[str] = (),
 ) -> Raised:
     """Parse the exception out of a traceback and a message.
 
     Args:
         text: The traceback, and below it what was captured; may be empty.
         message: One line.
+        nodeid: The test's; by its path the payload's folder is found in absolute paths.
         reason: ``crashed`` or ``hung`` where that is what happened.
         imports: Names that the product's installed distribution is imported by, as ``a.b``.
     """
@@ -96,7 +102,7 @@ def read_raised(
     lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
     block = _message_lines(lines) or _plain_message_lines(lines, message)
     exception, first = _split(block[0])
-    frames = list(_frames(lines))
+    frames = _below_root(list(_frames(lines)), nodeid)
     frame, is_own = _place(frames, imports)
     if not exception:
         exception = _raised_at_end(lines) or (reason if reason in CAUSES else "")
@@ -206,13 +212,21 @@ _TEST = re.compile(r"(?:^|[\\/])(?:test_[^\\/]*|[^\\/]*_test|conftest)\.py$|(?:^
 _INSTALLED = re.compile(r".*(?:^|[\\/])(?:site|dist)-packages[\\/]")
 
 
+def _below_root(frames: Sequence[_Frame], nodeid: str) -> list[_Frame]:
+    """Return the frames with relative paths where that of the test tells the payload's folder."""
+    path = "/" + nodeid.partition("::")[0]
+    found = (frame.path for frame in frames if frame.path.replace("\\", "/").endswith(path))
+    root = next((one[: 1 - len(path)] for one in found), "")
+    return [_Frame(frame.path.removeprefix(root), frame.function) for frame in frames]
+
+
 def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, bool]:
     """Return the product's last frame, else the tests' last one, and which of both it is."""
     mine = [frame for frame in frames if _is_mine(frame.path, imports)]
     own = [frame for frame in mine if _is_products(frame.path, imports)]
     if own:
-        return _name(own[-1]), True
-    return (_name(mine[-1]), False) if mine else ("", False)
+        return _name(own[-1], imports), True
+    return (_name(mine[-1], imports), False) if mine else ("", False)
 
 
 def _is_mine(path: str, imports: Collection[str]) -> bool:
@@ -241,13 +255,26 @@ def _below_site(path: str) -> str:
     return path[found.end() :] if found else ""
 
 
-def _name(frame: _Frame) -> str:
-    """Return ``module.function``: folders differ between machines."""
-    parts = re.split(r"[\\/]", frame.path)
-    module = parts[-1].removesuffix(".py")
-    if module in ("__init__", "__main__") and len(parts) > 1:
-        module = parts[-2]
+def _name(frame: _Frame, imports: Collection[str]) -> str:
+    """Return ``package.module.function``, the same from source and from a wheel."""
+    module = ".".join(_module(frame.path, imports))
     return f"{module}.{frame.function}" if frame.function else module
+
+
+def _module(path: str, imports: Collection[str]) -> list[str]:
+    """Return the parts of a file's dotted name; its last one alone where its folder is unknown."""
+    below = _below_site(path) or path
+    parts = below.replace("\\", "/").removesuffix(".py").split("/")
+    if parts[-1] in ("__init__", "__main__") and len(parts) > 1:
+        parts.pop()
+    for one in sorted(imports, key=len, reverse=True):
+        names = one.split(".")
+        for start in range(len(parts) - len(names) + 1):
+            if parts[start : start + len(names)] == names:
+                return parts[start:]
+    if not parts[0] or ".." in parts or ":" in parts[0]:
+        return parts[-1:]
+    return parts[1:] if parts[0] in ("src", ".") and len(parts) > 1 else parts
 
 
 def _rule(kind: FailureClass, *patterns: str) -> tuple[FailureClass, re.Pattern[str]]:

@@ -72,7 +72,7 @@ class IssueMatch:
     exception: Word = ""
     """Exception class; ``*`` matches anything."""
     frame: Word = ""
-    """``module.function``, or a test's node id without parameters; ``*`` matches anything."""
+    """``package.module.function`` or a node id without parameters; ``*`` matches anything."""
     contains: Word = ""
     """Text in the masked message or the exception's name; case does not matter."""
 

@@ -166,7 +166,7 @@ def test_failures_come_with_their_signature_and_whether_they_are_new(context, st
     snapshot = frozen(context, "run-2")
     first, second = snapshot.cells[0].jobs[0].failed
     assert snapshot.last_green == "run-1"
-    assert (first.nodeid, first.exception, first.frame) == ("a", "ValueError", "core.work")
+    assert (first.nodeid, first.exception, first.frame) == ("a", "ValueError", "lib.core.work")
     assert "0x7f" not in first.message
     assert (first.is_new, second.is_new) == (False, True)
     assert only_cell(context, "run-1").jobs[0].failed[0].is_new, "no run before it was green"

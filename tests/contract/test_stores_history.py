@@ -87,7 +87,7 @@ def test_ten_failures_of_one_kind_are_one_cluster(stores, context):
     record = describe_run(stores, "run-1", at=NOW)
     assert [group.count for group in record.failure_groups] == [10, 1, 1]
     first = record.failure_groups[0]
-    assert first.signature.frame == "fp8_training_engine.to_te_recipe"
+    assert first.signature.frame == "kernel_pytorch.precision.fp8_training_engine.to_te_recipe"
     assert (first.platforms, first.cells, first.versions) == (("p0",), ("p0",), ("1.10",))
     assert len(first.tests) == 10
     assert (first.first_seen, first.last_seen) == (NOW, NOW)
@@ -178,7 +178,10 @@ def test_an_installed_product_is_told_from_a_library_by_what_the_agent_says(stor
     (group,) = describe_run(stores, "run-1", at=NOW).failure_groups
     assert (group.count, group.signature.kind) == (3, "product")
     (unknown,) = describe_run(stores, "run-2", at=NOW).failure_groups
-    assert (unknown.signature.kind, unknown.signature.frame) == ("test", "test_fp8_training.test_a")
+    assert (unknown.signature.kind, unknown.signature.frame) == (
+        "test",
+        "tests.test_fp8_training.test_a",
+    )
     with database.sessions.write() as session:
         session.execute(text("UPDATE test_result SET signature = NULL"))
     assert stores.failures.regroup(limit=100) == 4

@@ -54,7 +54,9 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
     shown = get(api, f"/runs/{run}")
     first, second = shown["failure_groups"]
     assert (first["count"], first["known_issues"], first["tolerated"]) == (10, ["KI-0001"], 10)
-    assert first["signature"]["frame"] == "fp8_training_engine.to_te_recipe"
+    assert (
+        first["signature"]["frame"] == "kernel_pytorch.precision.fp8_training_engine.to_te_recipe"
+    )
     assert (second["count"], second["known_issues"]) == (1, [])
     assert [(use["issue"]["id"], use["state"], use["count"]) for use in shown["known_issues"]] == [
         ("KI-0001", "applies", 10)

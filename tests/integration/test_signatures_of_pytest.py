@@ -152,14 +152,14 @@ def rendered(longrepr: dict) -> str:
 
 
 EXPECTED = {
-    "test_one": ("EngineError", "engine.recipe", FailureClass.PRODUCT),
-    "test_wrapped": ("RuntimeError", "engine.wrap", FailureClass.PRODUCT),
+    "test_one": ("EngineError", "library.engine.recipe", FailureClass.PRODUCT),
+    "test_wrapped": ("RuntimeError", "library.engine.wrap", FailureClass.PRODUCT),
     "test_expectation": (
         "AssertionError",
         "tests/test_engine.py::TestEngine::test_expectation",
         FailureClass.PRODUCT,
     ),
-    "test_with_fixture": ("KeyError", "test_engine.broken", FailureClass.TEST),
+    "test_with_fixture": ("KeyError", "tests.test_engine.broken", FailureClass.TEST),
     "test_did_not_raise": (
         "Failed",
         "tests/test_engine.py::test_did_not_raise",

@@ -31,11 +31,12 @@ from tests.unit.domain.failure_cases import (
     failed,
 )
 
+FILE = "tests/test_fp8_training.py"
 AT = datetime(2026, 1, 19, tzinfo=UTC)
 
 
 def found(text, message="", **more):
-    signature = signature_of(failed("tests/test_a.py::test_a", text, message, **more))
+    signature = signature_of(failed(f"{FILE}::test_a", text, message, **more))
     assert signature is not None
     return signature
 
@@ -44,7 +45,10 @@ def found(text, message="", **more):
 def test_the_ten_failures_of_the_a10g_are_one(style):
     signatures = {found(style(test, 30 + 7 * i)) for i, test in enumerate(A10G_TESTS)}
     (one,) = signatures
-    assert (one.exception, one.frame) == ("ValidationError", "fp8_training_engine.to_te_recipe")
+    assert (one.exception, one.frame) == (
+        "ValidationError",
+        "kernel_pytorch.precision.fp8_training_engine.to_te_recipe",
+    )
     assert one.message == "<n> validation error for DelayedScaling scaling_factor_compute_algo"
     assert one.kind is FailureClass.PRODUCT
     assert one.id.startswith(f"s{SIGNATURE_VERSION}-")
@@ -63,10 +67,10 @@ def installed(text, folder="../venv/lib/python3.12/site-packages/"):
 @pytest.mark.parametrize("style", [a10g_short, a10g_long, a10g_native])
 def test_a_failure_is_the_same_from_source_and_from_a_wheel(style):
     source = style("test_engine_creation", 51)
-    wheel = failed("tests/test_a.py::test_a", installed(source))
+    wheel = failed(f"{FILE}::test_a", installed(source))
     assert signature_of(wheel, ["kernel_pytorch"]) == found(source)
     for others in ([], ["kernel"], ["kernel_pytorch.other"], ["pydantic_core"]):
-        assert signature_of(wheel, others).frame == "test_fp8_training.test_engine_creation"
+        assert signature_of(wheel, others).frame == "tests.test_fp8_training.test_engine_creation"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +78,9 @@ def test_a_failure_is_the_same_from_source_and_from_a_wheel(style):
     [
         ("/opt/lib/python3.12/site-packages/ringbuf/__init__.py", ["ringbuf"], "ringbuf.mean"),
         ("/home/test/dist-packages/ringbuf.py", ["ringbuf"], "ringbuf.mean"),
-        ("/opt/tests/site-packages/acme/ring/buffer.py", ["acme.ring"], "buffer.mean"),
+        ("/opt/tests/site-packages/acme/ring/buffer.py", ["acme.ring"], "acme.ring.buffer.mean"),
         ("/opt/site-packages/acme/cell/buffer.py", ["acme.ring"], "tests/test_a.py::test_a"),
-        ("/opt/site-packages/ringbuf/tests/helpers.py", ["ringbuf"], "helpers.mean"),
+        ("/opt/site-packages/ringbuf/tests/helpers.py", ["ringbuf"], "ringbuf.tests.helpers.mean"),
         ("/opt/lib/python3.12/ringbuf.py", ["ringbuf"], "tests/test_a.py::test_a"),
     ],
 )
@@ -84,7 +88,7 @@ def test_an_installed_file_is_the_products_by_its_import_name(file, imports, fra
     text = f"tests/test_a.py:3: in test_a\n    f()\n{file}:9: in mean\n    0/0\nE   OddError: no"
     signature = signature_of(failed("tests/test_a.py::test_a", text), imports)
     assert signature.frame == frame
-    is_own = frame in ("ringbuf.mean", "buffer.mean")
+    is_own = frame in ("ringbuf.mean", "acme.ring.buffer.mean")
     assert signature.kind is (FailureClass.PRODUCT if is_own else FailureClass.TEST)
 
 
@@ -92,7 +96,7 @@ def test_the_two_failures_of_the_tpu_stay_two():
     training, device = found(TPU_TRAINING), found(TPU_DEVICE)
     assert training.id != device.id
     assert str(training) == (
-        "AttributeError at test_tpu_backend.test_optimization_config: "
+        "AttributeError at tests.test_tpu_backend.test_optimization_config: "
         "'function' object has no attribute 'training'"
     )
     assert (device.exception, device.message) == ("AssertionError", "assert 'xla' == 'cpu'")
@@ -118,7 +122,7 @@ def test_tests_of_one_line_have_signatures_of_their_own(form):
     """A known issue of one must not excuse the others."""
     text = f"x = 1, y = 2\n\n>   {form}\nE   assert 1 == 2\n\ntests/test_a.py:5: AssertionError"
     one, other = (found(text.format(name)) for name in ("test_a", "test_b"))
-    assert one.frame == other.frame == "tests/test_a.py::test_a"
+    assert one.frame == other.frame == f"{FILE}::test_a"
     bare = [failed(f"t/test_a.py::{name}", "", "assert 1 == 2") for name in ("test_a", "test_b")]
     assert [signature_of(one).frame for one in bare] == [
         "t/test_a.py::test_a",
@@ -160,7 +164,35 @@ def test_an_assertion_of_the_product_is_one_for_all_tests():
     text = "{0}:3: in {1}\n    f()\nsrc/ringbuf/ring.py:9: in mean\n    x\nE   AssertionError"
     of = ("tests/test_a.py", "test_a"), ("tests/test_b.py", "test_b")
     tests = [failed("::".join(one), text.format(*one)) for one in of]
-    assert {signature_of(one, ["ringbuf"]).frame for one in tests} == {"ring.mean"}
+    assert {signature_of(one, ["ringbuf"]).frame for one in tests} == {"ringbuf.ring.mean"}
+
+
+@pytest.mark.parametrize(
+    ("files", "imports"),
+    [
+        (("src/coll/core/utils.py", "src/coll/io/utils.py"), ()),
+        (("coll/core/utils.py", "coll/io/utils.py"), ("coll",)),
+        (("/venv/site-packages/coll/a/utils.py", "/venv/site-packages/coll/utils.py"), ("coll",)),
+        (("tests/core/conftest.py", "tests/io/conftest.py"), ()),
+        (("/home/me/lib/tests/a/helpers.py", "/home/me/lib/tests/b/helpers.py"), ()),
+    ],
+)
+def test_functions_of_one_name_in_two_packages_are_two(files, imports):
+    text = "{}:3: in {}\n    load()\n{}:9: in load\n    x\nE   ValueError: bad file"
+    texts = [text.format(f"/home/me/lib/{FILE}", "test_a", file) for file in files]
+    one, other = (signature_of(failed(f"{FILE}::test_a", text), imports) for text in texts)
+    assert one.id != other.id
+
+
+@pytest.mark.parametrize("imports", [(), ("coll",)])
+def test_a_function_has_one_name_from_source_and_with_absolute_paths(imports):
+    text = "{0}tests/test_a.py:3: in test_a\n    load()\n{0}{1}:9: in load\n    x\nE   OddError: no"
+    made = [
+        signature_of(failed("tests/test_a.py::test_a", text.format(root, file)), imports)
+        for root in ("", "/home/me/lib/")
+        for file in ("src/coll/io/utils.py", "coll/io/utils.py")
+    ]
+    assert {one.frame for one in made} == {"coll.io.utils.load"}
 
 
 def test_an_exception_in_a_test_is_of_its_test():
@@ -188,7 +220,7 @@ E   RuntimeError: cannot recover"""
     one = found(chained)
     assert (one.exception, one.frame, one.message) == (
         "RuntimeError",
-        "recovery.recover",
+        "kernel_pytorch.precision.recovery.recover",
         "cannot recover",
     )
 

@@ -31,7 +31,7 @@ ISSUE = KnownIssue(
     title="Transformer Engine's DelayedScaling",
     match=IssueMatch(
         exception="ValidationError",
-        frame="fp8_training_engine.to_te_recipe",
+        frame="kernel_pytorch.precision.fp8_training_engine.to_te_recipe",
         contains="scaling_factor_compute_algo",
     ),
     scope=IssueScope(("aws-a10g",), ("fp8-training",), ">=0.4.6,<0.5", "transformer-engine"),
