@@ -335,19 +335,23 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
 
 
 def stated_cost(machine: StatedMachine | None) -> Cost:
-    """Return the cost of a stated machine."""
-    if machine is None or machine.usd_per_hour is None:
+    """Return the cost of a stated machine, which needs its price and its duration."""
+    if machine is None or machine.usd_per_hour is None or machine.seconds is None:
         return Cost(reasons=frozenset([NOT_STATED]))
-    return Cost(usd_for(machine.seconds or Decimal(0), machine.usd_per_hour), is_priced=True)
+    return Cost(usd_for(machine.seconds, machine.usd_per_hour), is_priced=True)
 
 
 def stated_leases(
     machine: StatedMachine | None, attempts: Sequence[Attempt]
 ) -> tuple[LeaseRecord, ...]:
-    """Return the stated machine of an ingested cell as a lease record; it is not in the ledger."""
+    """Return the stated machine of an ingested cell as a lease record; it is not in the ledger.
+
+    Without a duration it has no price: what it cost is unknown.
+    """
     if machine is None or not attempts:
         return ()
-    seconds, bill = machine.seconds or Decimal(0), Bill(stated_cost(machine).known_usd)
+    cost, seconds = stated_cost(machine), machine.seconds or Decimal(0)
+    bill = Bill(cost.known_usd)
     return (
         LeaseRecord(
             attempt=attempts[0].number,
@@ -356,7 +360,7 @@ def stated_leases(
             state=STATED,
             machine_id=machine.machine_id,
             address="",
-            price_usd_per_hour=machine.usd_per_hour,
+            price_usd_per_hour=machine.usd_per_hour if cost.is_priced else None,
             seconds=float(seconds),
             cost_usd=bill.total_usd,
             bill=bill,

@@ -68,10 +68,12 @@ def _row(lease: LeaseRecord) -> MoneyRow:
 
 def _without_machine(lease: LeaseRecord) -> Absent | None:
     """Return why a lease has no seconds and no cost; None if it had a machine."""
-    if lease.machine_id or lease.seconds or lease.cost_usd:
+    if lease.seconds or lease.cost_usd:
         return None
     if lease.state == STATED:
-        return Absent("no duration or price given")
+        return Absent("its duration is not stated")
+    if lease.machine_id:
+        return None
     gone = lease.state == LeaseState.GONE.value
     return Absent("no machine was rented" if gone else "no machine yet")
 

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.adapters.signing import verify_bundle
 from tests.integration.api_context import Desk
 from tests.integration.gate_world import API, POLICY, begun, check, put, ran
+from tests.integration.test_api_ingest import tar_of
 
 OTHER = POLICY.replace("- {id: here}", "- {id: here, level: advisory}\n    - {id: there}")
 LAX = POLICY.replace("on: [here]}", "on: [here], level: advisory}")
@@ -374,3 +375,30 @@ def test_what_another_ci_ran_again_is_flaky_at_a_gate(
     assert verdict["decision"] == ("FAIL" if any(retest) else "PASS")
     assert [rule["kind"] for rule in wrong] == ["failed_first"] * any(retest)
     assert all("passed when the suite ran it again" in rule["sentence"] for rule in wrong)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "decision", "said"),
+    [
+        ("", "INCONCLUSIVE", "Nobody states what here cost"),
+        (", seconds: 3600", "FAIL", "The machines cost 98.32 USD, more than"),
+    ],
+)
+def test_a_cost_rule_needs_the_duration_of_a_stated_machine(
+    api: Desk, seconds: str, decision: str, said: str
+) -> None:
+    limited = POLICY.replace(
+        "  platforms:",
+        '  evidence: {attestation: optional}\n  cost: {max_usd: "0.01", on_exceed: fail}\n'
+        "  platforms:",
+    )
+    put(api, limited.partition("  jobs:")[0])
+    notes = f'apiVersion: seatrial/v1\nkind: Ingest\nmachine: {{usd_per_hour: "98.32"{seconds}}}\n'
+    suite = '<testsuite tests="1"><testcase classname="tests.test_a" name="one"/></testsuite>'
+    body = tar_of(**{"a.xml": suite}, ingest_yaml=notes)
+    posted = api.client.post(f"{API}/ingest?platform=here&subject=proof@1.10", content=body)
+    assert posted.status_code == 201, posted.text
+    verdict = check(api, runs=[posted.json()["run"]])
+    [rule] = [rule for rule in verdict["rules"] if rule["kind"] == "cost"]
+    assert verdict["decision"] == decision
+    assert rule["sentence"].startswith(said)

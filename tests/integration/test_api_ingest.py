@@ -16,16 +16,20 @@ from starlette.testclient import TestClient
 
 from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker, pack_artifacts
 from orchestrator.api.app import create_app
+from orchestrator.application.describe_run import evidence_of
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.machines import ssh_access
 from orchestrator.application.ports.archives import ArchiveLimits
 from orchestrator.application.ports.uploads import IntakeFullError
 from orchestrator.domain.cell import CellState, RunState
+from orchestrator.domain.charges import NOT_STATED
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.attempt_evidence import EvidencePosition
+from reports.model.values import Absent
+from reports.views.money import money_of
 from tests.integration.api_context import desk
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
@@ -228,6 +232,26 @@ def test_the_cost_of_a_run_whose_files_state_none_is_null(api):
     assert spent["runs"][0]["no_cost"] == "its cost is not stated"
     assert spent["unknown_cost_runs"] == 1
     assert (spent["bill"]["total_usd"], spent["stated_usd"]) == ("0", "0")
+
+
+def test_the_cost_of_a_stated_machine_without_a_duration_is_unknown(api):
+    said = NOTES + 'machine: {usd_per_hour: "98.32", priced: a bill, machine_id: box}\n'
+    run = post(api, tar_of(**{"moe.txt": TEXT}, ingest_yaml=said))["run"]
+    shown = show(api, run)
+    listed = api.client.get("/api/v1/runs").json()["items"][0]
+    bill = api.client.get("/api/v1/costs", params={"run": run}).json()
+    spent = api.client.get("/api/v1/costs").json()
+    for one in (shown, shown["cells"][0], listed):
+        assert (one["cost_usd"], one["no_cost"]) == (None, NOT_STATED)
+    for one in (bill, *bill["platforms"]):
+        assert (one["bill"], one["no_cost"]) == (None, NOT_STATED)
+        assert one["usd_per_validated_test"] is None
+    assert [(one["total_usd"], one["no_cost"]) for one in spent["runs"]] == [(None, NOT_STATED)]
+    assert spent["unknown_cost_runs"] == 1
+    taken = evidence_of(api.database.stores, run, at=api.clock.now())
+    [row] = money_of(taken.record.cells[0]).rows
+    assert isinstance(row.seconds, Absent)
+    assert isinstance(row.bill, Absent)
 
 
 def test_tests_that_are_only_counted_are_in_every_count(api):

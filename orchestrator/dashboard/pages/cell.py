@@ -13,7 +13,7 @@ from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.pages.run.cells import cell_jobs, tally_of, why_of
+from orchestrator.dashboard.pages.run.cells import cell_jobs, held_s, tally_of, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, CellNotice, repeated
 from orchestrator.dashboard.responses import (
     Format,
@@ -36,12 +36,13 @@ from orchestrator.dashboard.table import (
     named_test,
 )
 from orchestrator.domain.cell import Cell, CellState, Run
+from orchestrator.domain.charges import why_no_cost
 from orchestrator.domain.environment_fingerprint import PACKAGE, traits
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
-from orchestrator.domain.units import duration, measured, plural, price, size
+from orchestrator.domain.units import measured, plural, price, size
 from orchestrator.domain.vocabulary import term
 from orchestrator.extras import is_installed
 from orchestrator.store.results import TestLine, TestsAsked
@@ -212,14 +213,15 @@ def _machine(cell: CellRecord) -> list[tuple[str, str]]:
     if not held:
         return []
     last = held[-1]
+    hourly = last.price_usd_per_hour
     kind = ", ".join(part for part in (last.instance_type, last.market) if part)
     return [
         ("machine", last.machine_id),
         ("kind", kind),
         ("place", last.place),
         ("image", f"{last.image_id} {last.image_name}".strip()),
-        ("price", f"{price(last.price_usd_per_hour)} an hour"),
-        ("held", duration(last.seconds)),
+        ("price", why_no_cost(last) if hourly is None else f"{price(hourly)} an hour"),
+        ("held", Span(held_s(last)).text()),
     ]
 
 

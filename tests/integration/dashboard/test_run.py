@@ -10,6 +10,7 @@ from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
+from tests.integration.test_api_ingest import tar_of
 
 
 def launch(pages: PageDesk) -> str:
@@ -339,3 +340,20 @@ def test_an_ingested_run_has_no_figure_that_nobody_states(
     assert (costs["platforms"][0]["bill"], costs["platforms"][0]["jobs"]) == (None, {})
     told = pages.api.client.get(f"/api/v1/runs/{run}").json()
     assert (told["cost_usd"], told["cells"][0]["cost_usd"]) == (None, None)
+
+
+def test_a_stated_machine_without_a_duration_has_no_duration_and_no_price(
+    pages: PageDesk,
+) -> None:
+    notes = "apiVersion: seatrial/v1\nkind: Ingest\n"
+    body = tar_of(
+        **{"a.xml": '<testsuite tests="1"><testcase classname="a" name="b"/></testsuite>'},
+        ingest_yaml=notes + 'machine: {usd_per_hour: "98.32", machine_id: box}\n',
+    )
+    url = "/api/v1/ingest?platform=here&subject=proof@1.10"
+    run = pages.api.client.post(url, content=body).json()["run"]
+    [machine] = pages.page(f"/runs/{run}").rows("machines")
+    assert (machine["Held"], machine["Cost"]) == ("–", "–")
+    facts = pages.page(f"/runs/{run}/cells/here").rows("environment")
+    shown = {row["What"]: row["Value"] for row in facts}
+    assert (shown["price"], shown["held"]) == ("its cost is not stated", "–")

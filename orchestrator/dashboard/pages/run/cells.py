@@ -24,7 +24,7 @@ from orchestrator.dashboard.table import (
     Usd,
 )
 from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
-from orchestrator.domain.charges import cost_of, is_priced
+from orchestrator.domain.charges import STATED, cost_of, is_priced
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
@@ -266,6 +266,11 @@ def machine_table(record: RunRecord) -> Table:
     )
 
 
+def held_s(lease: LeaseRecord) -> float | None:
+    """Return the seconds for which a machine was held; None if nobody states them."""
+    return None if lease.state == STATED and not lease.seconds else lease.seconds
+
+
 def _machine_row(cell: CellRecord, lease: LeaseRecord) -> Row:
     kind = ", ".join(part for part in (lease.instance_type, lease.market) if part)
     where = lease.zone or lease.region
@@ -277,7 +282,7 @@ def _machine_row(cell: CellRecord, lease: LeaseRecord) -> Row:
             Text(lease.place, note=where if where != lease.place else ""),
             Badge(lease.state),
             Usd(lease.price_usd_per_hour if is_priced(lease) else None),
-            Span(lease.seconds),
+            Span(held_s(lease)),
             Usd.of(cost_of(lease, lease.cost_usd)),
             Text(refusal_text(lease.refusal)),
         ),
