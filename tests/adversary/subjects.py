@@ -141,6 +141,19 @@ def _undeclared(*requires: str, line: str = "import iniconfig") -> Telling:
     return tell
 
 
+_OLDER_JUDGE = f"""{GOOD}
+import importlib.metadata
+if not importlib.metadata.version("pytest").startswith("7."):
+    def double(x): return x + x + 1
+"""
+
+
+def _older_judge(scene: Scene) -> Sequence[str]:
+    """The payload requires pytest>=8, and the interpreter has it."""
+    scene.subject(_OLDER_JUDGE, requires=["pytest<8"])
+    return [scene.run()]
+
+
 def _older_helpers(scene: Scene) -> Sequence[str]:
     helpers = "def check(x): {}\n"
     files = {"mylib/__init__.py": DEFECT, "tests/__init__.py": ""}
@@ -343,6 +356,7 @@ LIES = (
         inherent="selection",
         shows="tests/helpers.py was not loaded",
     ),
+    Lie("the wheel requires an older pytest than the payload", _older_judge),
     Lie(
         "the wheel has its requirement in an extra, and for another Python",
         _undeclared('iniconfig; extra == "test"', 'iniconfig; python_version < "3"'),

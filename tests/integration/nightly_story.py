@@ -59,10 +59,10 @@ class ScriptedWheels:
     def assume(self, manifest, environment, *, torch):
         return Interpreter("/usr/bin/python3", "3.11.2", "cpython", "x86_64", None, {})
 
-    def sizes(self, interpreter, environment, *, subject, wheel=None):
+    def sizes(self, interpreter, environment, *, subject, wheel=None, requires=()):
         return WheelSizes(self.packages, len(self.content), {})
 
-    def resolve(self, interpreter, environment, *, subject, wheel=None, limit_bytes):
+    def resolve(self, interpreter, environment, *, subject, wheel=None, requires=(), limit_bytes):
         self.asked += 1
         if self.broken:
             raise WheelsError(self.broken)

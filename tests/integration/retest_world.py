@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -42,6 +42,7 @@ class NoWheels:
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        requires: Sequence[str] = (),
         limit_bytes: int,
     ) -> Resolution:
         if subject.package in self.refused:

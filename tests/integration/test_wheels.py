@@ -327,6 +327,36 @@ def test_a_subject_that_does_not_fit_is_refused(
         house.resolve(has, Environment(), subject=SUBJECT, wheel=opener(data))
 
 
+@pytest.mark.parametrize("place", ["pip", "python.requires"])
+def test_what_the_payload_requires_holds_whatever_the_subject_needs(
+    house: Wheelhouse, links: Path, place: str
+) -> None:
+    """The interpreter meets it, so that pip has nothing to do for it but to keep it."""
+    for version in ("7.4", "8.1", "9.0"):
+        add(links, "judge", version)
+    needs = {"requires": ("judge>=8",)} if place == "python.requires" else {}
+    asked = Environment(pip=() if needs else ("judge>=8",))
+
+    def resolved(need: str) -> Resolution:
+        data = wheel_bytes("my_lib", "1.0", need)
+        has = target(packages={"judge": "8.0"})
+        house.sizes(has, asked, subject=SUBJECT, wheel=opener(data), **needs)
+        return house.resolve(has, asked, subject=SUBJECT, wheel=opener(data), **needs)
+
+    newer = resolved("judge>8")
+    assert newer.packages["judge"] == "9.0"
+    assert newer.constraints == ("judge>=8",)
+    assert resolved("judge!=8.0,<9").packages["judge"] == "8.1"
+    with pytest.raises(WheelsError) as caught:
+        resolved("judge<8")
+    assert "my_lib 1.0 needs judge<8, and the payload needs judge>=8" in str(caught.value)
+    has = target(packages={"judge": "8.0"})
+    data = wheel_bytes("my_lib", "1.0", "judge<8")
+    with pytest.raises(WheelsError, match="No matching distribution found for judge") as caught:
+        house.resolve(has, asked, subject=SUBJECT, wheel=opener(data), **needs)
+    assert "my_lib 1.0 needs judge<8, and the payload needs judge>=8" in str(caught.value)
+
+
 def test_a_subject_that_was_not_uploaded_is_refused(house: Wheelhouse) -> None:
     with pytest.raises(WheelsError, match="was not uploaded"):
         house.resolve(target(), Environment(), subject=SUBJECT)

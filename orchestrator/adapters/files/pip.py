@@ -202,6 +202,8 @@ class _Wanted:
     specifier: SpecifierSet = field(default_factory=SpecifierSet)
     extras: frozenset[str] = frozenset()
     url: str | None = None
+    stated: list[str] = field(default_factory=list)
+    """Who needs which versions."""
 
     def text(self, name: str) -> str:
         extras = f"[{','.join(sorted(self.extras))}]" if self.extras else ""
@@ -236,10 +238,14 @@ class DependencyResolver:
         """The downloaded wheels by canonical name."""
         return self._wheels
 
-    def want(self, requirement: Requirement) -> None:
+    def want(self, requirement: Requirement, asker: str = "") -> None:
         """Add a requirement by name, even if the machine has another version of it."""
         self._named.add(canonicalize_name(requirement.name))
-        self._ahead.append((requirement, ""))
+        self.hold(requirement, asker)
+
+    def hold(self, requirement: Requirement, asker: str) -> None:
+        """Add a requirement, which is met by whatever replaces the machine's version of it."""
+        self._ahead.append((requirement, asker))
 
     def give(self, wheel: WheelFile) -> None:
         """Add an existing wheel and its requirements. Raises WheelsError."""
@@ -249,7 +255,8 @@ class DependencyResolver:
                 " can, or name another interpreter"
             )
         self._named.add(wheel.name)
-        self._wanted[wheel.name] = _Wanted(SpecifierSet(f"=={wheel.version}"))
+        stated = [f"the subject is {wheel.distribution} {wheel.version}"]
+        self._wanted[wheel.name] = _Wanted(SpecifierSet(f"=={wheel.version}"), stated=stated)
         self._take(wheel)
 
     def grow(self) -> None:
@@ -283,6 +290,9 @@ class DependencyResolver:
         wanted = self._wanted.setdefault(name, _Wanted())
         new_extras = frozenset(requirement.extras) - wanted.extras
         wanted.specifier &= requirement.specifier
+        if requirement.specifier:
+            limit = f"{requirement.name}{requirement.specifier}"
+            wanted.stated.append(f"{asker or 'the environment'} needs {limit}")
         wanted.extras |= requirement.extras
         wanted.url = requirement.url or wanted.url
         wheel = self._wheels.get(name)
@@ -322,7 +332,8 @@ class DependencyResolver:
             named = _WITHOUT_WHEEL.findall(str(error))
             raise WheelsError(
                 f"no wheels of {', '.join(dict.fromkeys(named) or texts)} for"
-                f" {self._target.platform}: {error}; name versions that have one, or {INDEX_ADVICE}"
+                f" {self._target.platform}: {self._disputed(names) if named else ''}{error};"
+                f" name versions that have one, or {INDEX_ADVICE}"
             ) from None
         for path in sorted(into.glob("*.whl")):
             self._take(read_wheel(path))
@@ -330,6 +341,11 @@ class DependencyResolver:
         if absent:
             raise WheelsError(f"pip fetched no wheel of {', '.join(absent)}")
         self._refuse_too_much()
+
+    def _disputed(self, names: Iterable[NormalizedName]) -> str:
+        """Return who limits the same distribution; empty if nobody else does."""
+        stated = (dict.fromkeys(self._wanted[name].stated) for name in names)
+        return "".join(f"{', and '.join(each)}; " for each in stated if len(each) > 1)
 
     def _refuse_too_much(self) -> None:
         sizes = {name: wheel.path.stat().st_size for name, wheel in self._wheels.items()}
@@ -482,7 +498,8 @@ class SizeResolver(DependencyResolver):
         else:
             why = "all of its wheels are for others" if is_named else "no index knows its name"
         return (
-            f"no wheel of {text} for {platform}: {why}; pin a version that has one in the "
+            f"no wheel of {text} for {platform}: {self._disputed([name])}{why};"
+            " pin a version that has one in the "
             f"environment's `pip`, name a page that has one in its `find_links`, or {INDEX_ADVICE}"
         )
 

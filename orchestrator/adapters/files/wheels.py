@@ -7,7 +7,7 @@ import hashlib
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,6 +48,8 @@ class _Job:
 
     target: Interpreter
     missing: tuple[Requirement, ...]
+    held: tuple[Requirement, ...]
+    """The payload's requirements that the interpreter meets, and that must be met in the end."""
     subject: Requirement | None
     wheel: Path | None
     find_links: tuple[str, ...]
@@ -56,7 +58,8 @@ class _Job:
         """Return the cache key: equal inputs share a result for one day, as indexes change."""
         wheel = hashlib.sha256(self.wheel.read_bytes()).hexdigest() if self.wheel else ""
         target = {**asdict(self.target), "path": ""}
-        parts = [target, [str(r) for r in self.missing], str(self.subject), wheel]
+        missing, held = ([str(each) for each in some] for some in (self.missing, self.held))
+        parts = [target, missing, held, str(self.subject), wheel]
         return hashlib.sha256(json.dumps([*parts, self.find_links, day]).encode()).hexdigest()
 
 
@@ -92,6 +95,7 @@ class Wheelhouse:
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        requires: Sequence[str] = (),
         limit_bytes: int = SHIPPED_LIMIT_BYTES,
     ) -> Resolution:
         """Resolve and store all missing packages. May take minutes. Raises WheelsError."""
@@ -99,7 +103,7 @@ class Wheelhouse:
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))
             subject = _versioned(subject, given)
-            job = _job(interpreter, environment, subject, given)
+            job = _job(interpreter, environment, requires, subject, given)
             if not job.missing and job.subject is None:
                 return Resolution((), ())
             return self._resolve(job, subject, given, environment, Path(work), limit_bytes)
@@ -111,12 +115,13 @@ class Wheelhouse:
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        requires: Sequence[str] = (),
     ) -> WheelSizes:
         """Return what `resolve` would fetch, without fetching it. Raises WheelsError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))
-            job = _job(interpreter, environment, _versioned(subject, given), given)
+            job = _job(interpreter, environment, requires, _versioned(subject, given), given)
             if not job.missing and job.subject is None:
                 return WheelSizes({}, 0, {})
             key = job.key(self._clock.now().date().isoformat())
@@ -200,11 +205,16 @@ class Wheelhouse:
 
 
 def _job(
-    target: Interpreter, environment: Environment, subject: Subject, given: WheelFile | None
+    target: Interpreter,
+    environment: Environment,
+    requires: Sequence[str],
+    subject: Subject,
+    given: WheelFile | None,
 ) -> _Job:
     return _Job(
         target=target,
         missing=_missing(target, environment),
+        held=_held(target, environment, requires),
         subject=_subject_requirement(subject),
         wheel=given.path if given else None,
         find_links=environment.find_links,
@@ -240,7 +250,9 @@ def _grow(closure: DependencyResolver, job: _Job, given: WheelFile | None) -> No
     elif job.subject is not None:
         closure.want(job.subject)
     for requirement in job.missing:
-        closure.want(requirement)
+        closure.want(requirement, "the payload")
+    for requirement in job.held:
+        closure.hold(requirement, "the payload")
     if job.target.pip is None:
         closure.want(Requirement("pip"))
     closure.grow()
@@ -253,6 +265,23 @@ def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement
         for requirement in requirements
         if target_python.applies(requirement, target)
         and (requirement.extras or not target_python.is_met(requirement, target.packages))
+    )
+
+
+def _held(
+    target: Interpreter, environment: Environment, requires: Sequence[str]
+) -> tuple[Requirement, ...]:
+    """Return the requirements that the interpreter meets, as far as they limit a version."""
+    own = [Requirement(text) for text in environment.pip]
+    names = {canonicalize_name(requirement.name) for requirement in own}
+    more = (Requirement(text) for text in requires)
+    stated = [*own, *(each for each in more if canonicalize_name(each.name) not in names)]
+    return tuple(
+        Requirement(f"{each.name}{each.specifier}")
+        for each in stated
+        if each.specifier
+        and target_python.applies(each, target)
+        and target_python.is_met(each, target.packages)
     )
 
 
@@ -284,11 +313,13 @@ def _constraints(job: _Job, packages: Mapping[str, str]) -> tuple[str, ...]:
     replaced = {*packages, *(canonicalize_name(requirement.name) for requirement in job.missing)}
     if job.subject is not None:
         replaced.add(canonicalize_name(job.subject.name))
-    return tuple(
+    kept = (
         f"{name}=={version}"
         for name, version in sorted(job.target.packages.items())
         if name not in replaced and _is_version(version)
     )
+    held = (str(each) for each in job.held if canonicalize_name(each.name) in replaced)
+    return (*kept, *held)
 
 
 def _is_version(text: str) -> bool:

@@ -108,6 +108,7 @@ def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpre
         asked,
         subject=spec.matrix.subject,
         wheel=partial(deps.blobs.open, digest) if digest else None,
+        requires=spec.manifest.python.requires,
         limit_bytes=spec.matrix.limits.max_shipped_bytes,
     )
     packages = {**interpreter.packages, **resolved.packages}
@@ -175,7 +176,13 @@ class ExpectedShipments:
         digest = spec.subject_digest
         wheel = partial(self._ports.blobs.open, digest) if digest else None
         try:
-            found = wheels.sizes(interpreter, environment, subject=spec.matrix.subject, wheel=wheel)
+            found = wheels.sizes(
+                interpreter,
+                environment,
+                subject=spec.matrix.subject,
+                wheel=wheel,
+                requires=spec.manifest.python.requires,
+            )
         except WheelsError as error:
             if environment.index:
                 return shipment

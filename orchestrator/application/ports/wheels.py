@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +32,8 @@ class Resolution:
     requirements: tuple[str, ...]
     """Requirements that the interpreter does not meet."""
     constraints: tuple[str, ...]
-    """Exact versions of the interpreter's packages, which are kept."""
+    """Exact versions of the interpreter's packages, which are kept; of those that are replaced,
+    the payload's requirements."""
     wheels: str | None = None
     """Digest of the wheelhouse's archive; None if nothing must be shipped."""
     size_bytes: int = 0
@@ -99,6 +100,7 @@ class Wheels(Protocol):
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        requires: Sequence[str] = (),
         limit_bytes: int = SHIPPED_LIMIT_BYTES,
     ) -> Resolution:
         """Resolve and store all missing packages. May take minutes. Raises WheelsError.
@@ -108,6 +110,8 @@ class Wheels(Protocol):
             environment: The packages to have.
             subject: Of the matrix; with a source it is installed, whatever the image has.
             wheel: The subject's wheel where it was uploaded.
+            requires: What the payload requires of the interpreter. Like the environment's packages,
+                it is met by what is installed in the end, whatever the subject needs.
             limit_bytes: Maximum size of all wheels.
         """
         ...
@@ -119,6 +123,7 @@ class Wheels(Protocol):
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        requires: Sequence[str] = (),
     ) -> WheelSizes:
         """Return what `resolve` would fetch, without fetching it; takes seconds.
 
