@@ -118,7 +118,7 @@ ID_WORDS = (
     ),
     IdWords("mps", ("mps",), device="Apple"),
     IdWords("xpu", ("xpu",), device="Intel"),
-    IdWords(r"(?<!no-)(?<!non-)(?<!without-)gpus?", ("gpu",), device=ANY_GPU),
+    IdWords(r"(?<!no-)(?<!non-)(?<!without-)gpus?\d{0,2}", ("gpu", "gpu0"), device=ANY_GPU),
     IdWords(r"(?:windows|win)(?:10|11|32|64)?", ("windows", "win11"), system="Windows"),
     IdWords(r"(?:macos|osx|darwin|mac)\d*", ("macos", "darwin"), system="macOS"),
     IdWords(
@@ -126,7 +126,11 @@ ID_WORDS = (
     ),
     IdWords("freebsd", ("freebsd",), system="FreeBSD"),
     IdWords("apple-silicon", ("apple-silicon",), system="macOS aarch64"),
-    IdWords(r"(?:arm64|aarch64|graviton\d?)", ("arm64", "aarch64", "graviton3"), system="aarch64"),
+    IdWords(
+        r"(?:arm|armv8|arm64|aarch64|graviton\d?)",
+        ("arm", "armv8", "arm64", "aarch64", "graviton3"),
+        system="aarch64",
+    ),
     IdWords("armv7l?", ("armv7",), system="armv7l"),
     IdWords("ppc64le", ("ppc64le",), system="ppc64le"),
     IdWords("riscv64", ("riscv64",), system="riscv64"),
@@ -134,7 +138,9 @@ ID_WORDS = (
     IdWords(r"(?:x86-64|amd64|x64)", ("x86-64", "amd64", "x64"), system="x86_64"),
 )
 """What ids promise. Of an id's accelerators the first row counts."""
-_COUNTED = r"(?:(?P<before>\d{1,2})(?:x-?)?)?PATTERN(?:-?x(?P<after>[1-9]|1[0-6]))?"
+_COUNTED = r"(?:(?P<before>\d{1,2})(?:x-?)?)?PATTERN(?:SUFFIX)?(?:-?x(?P<after>[1-9]|1[0-6]))?"
+_SUFFIX = r"pcie|sxm\d?|nvl\d{0,2}|hbm\d?|gpus?|box|host|node|vm|s"
+"""What may follow a model in one word: ``a100sxm4``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,9 @@ def id_promise(name: str) -> ImpliedHardware:
     text = re.sub(r"[^a-z0-9]+", "-", name.lower())
     device, count, system = "", 0, []
     for row in ID_WORDS:
-        body = _COUNTED.replace("PATTERN", row.pattern) if row.device else row.pattern
+        body = row.pattern
+        if row.device:
+            body = _COUNTED.replace("PATTERN", row.pattern).replace("SUFFIX", _SUFFIX)
         found = re.search(rf"(?<![^-]){body}(?![^-])", text)
         if found is None:
             continue

@@ -188,6 +188,7 @@ def pytest_addoption(parser):
     parser.addoption("--snapshot-update", action="store_true", dest="update_snapshots")
     parser.addoption("--inline-snapshot", dest="inline_snapshot")
     parser.addoption("--insta", default="auto")
+    parser.addoption("--regtest-reset", action="store_true")
     parser.addoption("--snapshot-dirname", default="__snapshots__")
     parser.addoption("--image-snapshot-save-diff", action="store_true")
     parser.addoption("--mpl-generate-path")
@@ -249,6 +250,7 @@ def _variables(values: dict[str, str]) -> str:
         (["--snapshot-update"], "--snapshot-update (True)"),
         (["--inline-snapshot=create,report"], "--inline-snapshot (create,report)"),
         (["--insta=update-new"], "--insta (update-new)"),
+        (["--regtest-reset"], "--regtest-reset (True)"),
         (["-n", "1", "--snapshot-update"], "--snapshot-update (True)"),
         (["-o", "addopts=--insta=record"], "--insta (record)"),
         (["--mpl-generate-path=check"], "--mpl-generate-path (check)"),

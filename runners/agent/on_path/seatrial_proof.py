@@ -136,6 +136,7 @@ _WRITING = {
     "mpl_generate_hash_library": _GIVEN,
     "mpl_generate_path": _GIVEN,
     "regen_all": _ANY_VALUE,
+    "regtest_reset": _ANY_VALUE,
     "reset_image_cache": _ANY_VALUE,
     "TRYBUILD": "^overwrite$",
     "update_examples": _ANY_VALUE,
