@@ -83,7 +83,8 @@ def pull(folder, options, kill):
             int(options["--events"]) + len(sent[0]),
             int(options["--log"]) + len(sent[1]),
         )
-        serve.wake_later(layout.AttemptFolder(folder), events_bytes=events_end, log_bytes=log_end)
+        attempt = layout.AttemptFolder(folder)
+        serve.wake_later(serve.PulledPosition(attempt, events_end, log_end, time.monotonic()))
     return 0
 
 
