@@ -163,7 +163,14 @@ class TpuPlaceFinder:
             NotOfferedError: No zone offers the type.
         """
         config = parse_platform(platform)
-        zones = self._offered(config, _zones(config))
+        return self._priced(config, self._offered(config, _zones(config)))
+
+    def listed(self, platform: Platform) -> tuple[Place, ...]:
+        """Return the asked zones x markets; the cloud is not asked. Raises ProviderError."""
+        config = parse_platform(platform)
+        return self._priced(config, _zones(config))
+
+    def _priced(self, config: TpuPlatformConfig, zones: tuple[str, ...]) -> tuple[Place, ...]:
         prices = known(self._prices)
         places = [
             place_of(config, zone, market, prices) for market in config.markets for zone in zones

@@ -158,6 +158,10 @@ class TpuProvider:
         self._clients.require_account()
         return self._finder.places(platform)
 
+    def listed_places(self, platform: Platform) -> tuple[Place, ...]:
+        """Return places at known prices; Google is not asked. Raises ProviderError."""
+        return self._finder.listed(platform)
+
     def launch(self, request: LaunchRequest) -> Machine:
         """Request a TPU; the same token returns the same one. Raises ProviderError."""
         return self._launcher.launch(request)

@@ -58,6 +58,22 @@ def test_places_are_zones_in_each_market_in_turn(provider: TpuProvider) -> None:
     assert first.address_usd_per_hour == Decimal("0.0025")
 
 
+def test_the_shipped_prices_need_no_answer_of_google(
+    open_provider: Callable[..., TpuProvider], cloud: TpuCloud
+) -> None:
+    unset = open_provider(gcp_project="", ingress_cidr="")
+    row = {"accelerator_type": "v5litepod-4", "locations": ("us-central1-a",), "market": ("spot",)}
+    [place] = unset.listed_places(as_platform(row))
+    assert (place.name, place.price_usd_per_hour) == (
+        "us-central1-a/v5litepod-4/spot",
+        Decimal("1.36"),
+    )
+    assert place.priced == "as paid until 2026-10-31"
+    unknown = {"accelerator_type": "v6e-4", "locations": (ZONE,)}
+    assert [one.price_usd_per_hour for one in unset.listed_places(as_platform(unknown))] == [None]
+    assert cloud.calls == []
+
+
 def test_cheapest_goes_by_price_over_all_markets(provider: TpuProvider) -> None:
     platform = {
         "accelerator_type": TYPE,
