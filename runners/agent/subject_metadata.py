@@ -50,15 +50,17 @@ class SubjectMetadata(NamedTuple):
             product: The subject.
             is_payload: Whether the payload is the subject, and no wheel.
         """
-        if {_plain(version) for version in self.versions.values()} <= {_plain(product.version)}:
+        found = [(version, f"{version} in {path}") for path, version in self.versions.items()]
+        own = _plain(product.version)
+        others = [text for version, text in found if _plain(version) != own]
+        if not others:
             return ""
-        found = ", ".join(f"{version} in {path}" for path, version in self.versions.items())
         module = f", imported from {self.module}" if self.module else ""
         wheel = ", or name a wheel as the subject" if is_payload else ""
         return (
             f"the subject is {product.name} {product.version}{module}, and its jobs find metadata"
-            f" of another version: {found}. importlib.metadata reads the first. Fix: take the other"
-            f" versions out of the payload and of the interpreter{wheel}"
+            f" of another version: {', '.join(others)}. importlib.metadata reads {found[0][1]}."
+            f" Fix: take the other versions out of the payload and of the interpreter{wheel}"
         )
 
 

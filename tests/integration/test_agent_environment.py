@@ -18,7 +18,8 @@ from runners.agent.attempt_errors import WrongSubject
 from runners.agent.environment_facts import Asker
 from runners.agent.installed_packages import take
 from runners.agent.layout import AttemptFolder
-from runners.agent.plan import PlanSubject
+from runners.agent.plan import PlanProduct, PlanSubject
+from runners.agent.subject_metadata import SubjectMetadata
 from runners.agent.variant import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
 from tests.integration.wheel_making import wheel_bytes
@@ -312,8 +313,18 @@ def test_metadata_of_other_versions_of_the_subject_is_told(
     assert said == (
         "the subject is my-tool 1.5, imported from src/my_tool/__init__.py, and its jobs find"
         f" metadata of another version: 1.0 in src/My_Tool.egg-info, 0.9 in {old}."
-        " importlib.metadata reads the first. Fix: take the other versions out of the payload and"
-        " of the interpreter, or name a wheel as the subject"
+        " importlib.metadata reads 1.0 in src/My_Tool.egg-info. Fix: take the other versions out of"
+        " the payload and of the interpreter, or name a wheel as the subject"
+    )
+
+
+def test_metadata_of_the_subjects_own_version_is_no_other_one() -> None:
+    versions = {"src/tool.egg-info": "1.5.0", "/site/tool-0.9.dist-info": "0.9"}
+    told = SubjectMetadata(versions, "src/tool.py")
+    assert told.warning(PlanProduct("tool", "1.5"), is_payload=False) == (
+        "the subject is tool 1.5, imported from src/tool.py, and its jobs find metadata of another"
+        " version: 0.9 in /site/tool-0.9.dist-info. importlib.metadata reads 1.5.0 in"
+        " src/tool.egg-info. Fix: take the other versions out of the payload and of the interpreter"
     )
 
 
