@@ -27,7 +27,13 @@ from orchestrator.domain.failure_signature import (
 )
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.test_identity import KnownTest
-from orchestrator.store.failure_groups import CellFailureGroup, GroupMember, Places, WindowCell
+from orchestrator.store.failure_groups import (
+    CellFailureGroup,
+    GroupMember,
+    Places,
+    WindowCell,
+    count_by_node_id,
+)
 
 _ORDER = {status: number for number, status in enumerate(TriageStatus)}
 
@@ -49,7 +55,7 @@ class ListedFailureGroup(GroupedFailures):
     """Failing results of one signature, newest versions first, with their triage."""
 
     tests: Mapping[int, int]
-    """Results by test number."""
+    """Results by test number; a node id in several jobs is one test."""
     answering: TriageInputs = field(default_factory=TriageInputs)
     status: TriageStatus = TriageStatus.UNOWNED
 
@@ -271,17 +277,16 @@ def _found(
     signature: Signature, places: Places, tests: Mapping[int, KnownTest]
 ) -> FailuresToTriage:
     by_job: Counter[tuple[str, int]] = Counter()
-    by_test: Counter[int] = Counter()
     for place in places.items:
         by_job[tests[place.test_id].job, place.cell] += 1
-        by_test[place.test_id] += 1
+    results = ((signature.id, tests[place.test_id], 1) for place in places.items)
     return FailuresToTriage(
         groups=[
             CellFailureGroup(signature.id, job, cell, many) for (job, cell), many in by_job.items()
         ],
         cells=places.cells,
         signatures={signature.id: signature},
-        tests={signature.id: by_test},
+        tests=count_by_node_id(results),
     )
 
 

@@ -103,7 +103,7 @@ class FailureGroup(GroupedFailures):
     message: str = ""
     """The first line of what the first of them says, with its numbers and addresses."""
     test_count: int = 0
-    """Number of distinct tests; a node id in two jobs is two."""
+    """Number of distinct node ids."""
     known_issues: tuple[str, ...] = ()
     """Ids of known issues that apply to at least one of its results."""
     quarantines: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
         count=len(some),
         message=_first_line(shown),
         tests=tuple(sorted({f.nodeid for f in some})),
-        test_count=len({(f.job, f.nodeid) for f in some}),
+        test_count=len({f.nodeid for f in some}),
         jobs=tuple(sorted({f.job for f in some})),
         cells=tuple(sorted({f.cell for f in some})),
         platforms=tuple(sorted({f.platform for f in some})),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -162,7 +163,7 @@ class Window:
 
     groups: Sequence[CellFailureGroup] = ()
     tests: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Numbers of results by signature and test."""
+    """Numbers of results by signature and test; of a node id in several jobs, by one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +240,8 @@ class FailureGroupStore:
         asked = sorted(cells)
         with self._sessions.read() as session:
             groups = list(_groups(session, asked))
-            tests: dict[str, dict[int, int]] = {}
-            for signature, test, count in _pairs(session, asked):
-                of_signature = tests.setdefault(signature, {})
-                of_signature[test] = of_signature.get(test, 0) + count
-        return Window(groups, tests)
+            pairs = list(_pairs(session, asked))
+        return Window(groups, count_by_node_id(pairs))
 
     def suites(self, cells: Collection[int]) -> Mapping[int, frozenset[str]]:
         """Return jobs with passed or failed tests of finished cells, by cell."""
@@ -479,14 +477,27 @@ def _groups(session: Session, cells: Sequence[int]) -> Iterator[CellFailureGroup
                 yield CellFailureGroup(signature, job, cell, count)
 
 
-def _pairs(session: Session, cells: Sequence[int]) -> Iterator[tuple[str, int, int]]:
-    key = (TestResultRow.signature, TestResultRow.test_id)
-    query = select(TestResultRow.signature, TestResultRow.test_id, func.count())
+def count_by_node_id(
+    results: Iterable[tuple[str, KnownTest, int]],
+) -> dict[str, dict[int, int]]:
+    """Sum numbers of results by signature and node id, which its first test stands for."""
+    first: dict[tuple[str, str], int] = {}
+    found: dict[str, Counter[int]] = {}
+    for signature, test, count in results:
+        number = first.setdefault((test.product, test.nodeid), test.id)
+        found.setdefault(signature, Counter())[number] += count
+    return {signature: dict(counts) for signature, counts in found.items()}
+
+
+def _pairs(session: Session, cells: Sequence[int]) -> Iterator[tuple[str, KnownTest, int]]:
+    row, test = TestResultRow, TestCaseRow
+    query = select(row.signature, row.test_id, func.count().label("many"))
     for some in slices(cells):
-        asked = query.where(*_bad_in(some)).group_by(*key).limit(NAMED_TESTS)
-        for signature, test, count in session.execute(asked):
-            if signature is not None:
-                yield signature, test, count
+        counted = query.where(*_bad_in(some), row.signature.is_not(None))
+        few = counted.group_by(row.signature, row.test_id).limit(NAMED_TESTS).subquery()
+        named = select(few.c.signature, few.c.many, test.id, test.product, test.job, test.nodeid)
+        for signature, many, *known in session.execute(named.join(test, test.id == few.c.test_id)):
+            yield signature, KnownTest(*known), many
 
 
 def _bad_in(cells: Sequence[int]) -> tuple[ColumnElement[bool], ...]:

@@ -181,7 +181,7 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
     assert pages.json(urls.test_url(old))["test"]["older_names"] == [NAME]
 
 
-def test_one_test_in_two_jobs_is_two_tests_everywhere(pages: PageDesk) -> None:
+def test_a_test_in_two_jobs_has_its_job_everywhere_and_is_counted_once(pages: PageDesk) -> None:
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
     for job in ("unit", "demo"):
@@ -206,7 +206,11 @@ def test_one_test_in_two_jobs_is_two_tests_everywhere(pages: PageDesk) -> None:
         assert all(f"({job})" in shown for job in ("demo", "unit")), shown
         header, *rows = pages.csv(f"{path}?table={table}")
         assert {row[header.index("job")] for row in rows} == {"demo", "unit"}
-    assert pages.rows(f"/runs/{run}", "failures")[0]["tests"] == 2
+    for path in (f"/runs/{run}", "/failures"):
+        [row] = pages.rows(path, "failures")
+        assert (row["results"], row["tests"]) == (2, 1), path
+    assert "2, of 1 test in 1 run" in pages.page(f"/failures/{signature}").text
+    assert "more" not in pages.page("/failures").rows("failures")[0]["Failure"]
 
 
 def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
