@@ -49,6 +49,38 @@ def test_one_file_must_match_the_pattern(tmp_path: Path) -> None:
     assert FileSubjects().prepare(NONE, base=tmp_path, into=tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("my_lib-1.0-py3-none-win_amd64", "its file name has the tag py3-none-win_amd64, and"),
+        ("my_lib-1.0-cp313-cp313-any", "its file name has the tag cp313-cp313-any, and"),
+        (
+            "my_lib-1.0-py2.py3-none-any",
+            "its file name has the tags py2-none-any, py3-none-any, and",
+        ),
+        ("my_lib-1.1-py3-none-any", "its file name says my-lib 1.1, and its METADATA my_lib 1.0"),
+        ("my_lib", "its file name is not that of a wheel"),
+    ],
+)
+def test_a_wheel_under_another_name_is_refused(tmp_path: Path, name: str, says: str) -> None:
+    """As pip does: the name is what it goes by."""
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / f"{name}.whl").write_bytes(wheel_bytes("my_lib", "1.0"))
+    with pytest.raises(WheelsError) as caught:
+        FileSubjects().prepare(SUBJECT, base=tmp_path, into=tmp_path)
+    assert f"{name}.whl cannot be installed: {says}" in str(caught.value)
+    if "tag" in says:
+        assert "its WHEEL file has the tag py3-none-any" in str(caught.value)
+    assert "my_lib-1.0-py3-none-any.whl" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["my_lib-1.0.0-1-py3-none-any", "My.Lib-1-py3-none-any"])
+def test_a_wheels_name_may_be_spelled_as_pip_reads_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / f"{name}.whl").write_bytes(wheel_bytes("my_lib", "1.0"))
+    assert FileSubjects().prepare(SUBJECT, base=tmp_path, into=tmp_path) is not None
+
+
 BACKEND = textwrap.dedent(
     """
     import os, time, zipfile

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion
 
 from orchestrator.adapters.files.archive import file_digest
 from orchestrator.adapters.files.pip import run
-from orchestrator.adapters.files.requirements import read_wheel
+from orchestrator.adapters.files.requirements import WheelFile, read_wheel
 from orchestrator.adapters.files.wheels import check_subject
 from orchestrator.application.ports.wheels import (
     Revision,
@@ -81,7 +86,35 @@ def _commit(git: tuple[str, ...], source: GitSource) -> str:
 def _described(path: Path, subject: Subject, commit: str | None) -> SubjectWheel:
     wheel = read_wheel(path)
     check_subject(wheel, subject)
+    _check_file_name(wheel)
     return SubjectWheel(path, file_digest(path), wheel.distribution, str(wheel.version), commit)
+
+
+def _check_file_name(wheel: WheelFile) -> None:
+    """Raise WheelsError if installers would refuse the file by its name."""
+    try:
+        name, version, _, tags = parse_wheel_filename(wheel.path.name)
+    except (InvalidWheelFilename, InvalidVersion):
+        problem = "its file name is not that of a wheel"
+    else:
+        problem = ""
+        if (name, version) != (wheel.name, wheel.version):
+            own = f"{wheel.distribution} {wheel.version}"
+            problem = f"its file name says {name} {version}, and its METADATA {own}"
+        elif tags != frozenset(wheel.tags):
+            problem = (
+                f"its file name has {_listed(tags)}, and its WHEEL file has {_listed(wheel.tags)}"
+            )
+    if problem:
+        raise WheelsError(
+            f"{wheel.path.name} cannot be installed: {problem}. Fix: build it again, or name it"
+            f" {wheel.filename}"
+        )
+
+
+def _listed(tags: Iterable[Tag]) -> str:
+    names = sorted({str(tag) for tag in tags})
+    return f"the {'tag' if len(names) == 1 else 'tags'} {', '.join(names)}"
 
 
 _SEPARATOR = "\x1f"
