@@ -40,7 +40,7 @@ def test_what_is_new_comes_first_then_what_is_largest(pages: PageDesk, world: Ki
     assert [row["Results"] for row in rows] == ["3", "1"]
     assert [row["Status"] for row in rows] == ["+ new", "+ new"]
     assert rows[0]["Versions"] == "1.11 and 1 more"
-    assert "at ops.reshape" in rows[0]["Failure"]
+    assert "at lib.ops.reshape" in rows[0]["Failure"]
     assert "probably the machine" in rows[1]["Failure"]
     assert [row["Owner"] for row in rows] == ["no owner", "no owner"]
     links = [one["href"] for one in shown.one(id="failures").all("a") if "s1-" in one["href"]]
