@@ -159,3 +159,5 @@ def _machine_problems(machine: StatedMachine | None) -> Iterator[Problem]:
         value = getattr(machine, key, None)
         if isinstance(value, Decimal) and value < 0:
             yield Problem(("machine", key), "must not be negative")
+    if machine is not None and machine.seconds == 0:
+        yield Problem(("machine", "seconds"), "must be more than 0; leave out what is not known")

@@ -96,6 +96,7 @@ def test_a_platform_without_results():
         ("annotations: [{kind: praise, text: x}]", "'praise' is unknown"),
         ("outcome: {word: passed, reason: x}", "'passed' is unknown"),
         ('machine: {usd_per_hour: "-1"}', "must not be negative"),
+        ('machine: {seconds: 0, usd_per_hour: "1"}', "must be more than 0"),
         ("subject: {name: x, version: 1.10}", 'write it in quotes: "1.10"'),
     ],
 )
