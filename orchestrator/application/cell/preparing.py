@@ -132,6 +132,7 @@ def agent_plan(
         baseline: The other arm of benchmarks, where they are paired.
     """
     manifest, subject = now.spec.manifest, now.spec.matrix.subject
+    product = {"name": subject.name, "version": subject.version}  # a baseline may have no version
     return {
         "v": PLAN_VERSION,
         "attempt": now.attempt.id,
@@ -140,7 +141,7 @@ def agent_plan(
         "python": environment.python,
         "environment": _environment(now, environment),
         "subject": dict(environment.subject) if environment.subject else None,
-        "product": {"name": subject.name, "version": subject.version},
+        "product": product if subject.version else None,
         "payload_user": now.plan.platform.provider != "local",
         "readiness": _readiness(now),
         "preemption": traits.notice or None,
