@@ -306,7 +306,7 @@ def test_the_frozen_evidence_is_kept_by_its_digest(api: Desk) -> None:
     assert hashlib.sha256(answer.content).hexdigest() == verdict["snapshot_digest"]
     (cell,) = json.loads(answer.content)["cells"]
     (failed,) = cell["jobs"][0]["failed"]
-    assert (failed["exception"], failed["frame"]) == ("ValueError", "core.work")
+    assert (failed["exception"], failed["frame"]) == ("ValueError", "lib.core.work")
 
 
 def test_replayed_later_the_bytes_are_the_same(api: Desk) -> None:

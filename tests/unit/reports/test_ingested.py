@@ -93,7 +93,7 @@ def test_what_no_file_says_is_absent_for_that_reason(templates):
 def test_failures_are_gathered_by_signature(templates):
     (row,) = model_of("platform", handed_in(), cell="gcp-l4").failures.rows
     assert (row.count, len(row.tests), row.hidden, row.known_issues) == (6, 5, 1, ("KI-0001",))
-    assert "ValueError at router.route" in row.description
+    assert "ValueError at moe.router.route" in row.description
     assert model_of("platform", handed_in(signed=False), cell="gcp-l4").failures is None
     assert "`KI-0001`: capacity \\| of \\`routers\\`" in platform(templates)
 
