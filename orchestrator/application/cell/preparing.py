@@ -51,7 +51,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.manifest import OUTPUT, Job
-from orchestrator.domain.matrix import device_kind, idle_timeouts_of, system_of
+from orchestrator.domain.matrix import Subject, device_kind, idle_timeouts_of, system_of
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
@@ -132,7 +132,6 @@ def agent_plan(
         baseline: The other arm of benchmarks, where they are paired.
     """
     manifest, subject = now.spec.manifest, now.spec.matrix.subject
-    product = {"name": subject.name, "version": subject.version}  # a baseline may have no version
     return {
         "v": PLAN_VERSION,
         "attempt": now.attempt.id,
@@ -141,7 +140,7 @@ def agent_plan(
         "python": environment.python,
         "environment": _environment(now, environment),
         "subject": dict(environment.subject) if environment.subject else None,
-        "product": product if subject.version else None,
+        "product": _product(subject),
         "payload_user": now.plan.platform.provider != "local",
         "readiness": _readiness(now),
         "preemption": traits.notice or None,
@@ -162,6 +161,11 @@ def agent_plan(
             if job.id in now.plan.jobs and job.id not in finished
         ],
     }
+
+
+def _product(subject: Subject) -> dict[str, str] | None:
+    """Return the name and version that metadata is compared with; a baseline may have no version."""
+    return {"name": subject.name, "version": subject.version} if subject.version else None
 
 
 def _environment(now: AttemptState, environment: PreparedEnvironment) -> dict[str, object]:
