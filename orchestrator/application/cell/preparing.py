@@ -164,7 +164,7 @@ def agent_plan(
 
 
 def _product(subject: Subject) -> dict[str, str] | None:
-    """Return the name and version that metadata is compared with; a baseline may have no version."""
+    """Return what metadata is compared with; None for a baseline without a version."""
     return {"name": subject.name, "version": subject.version} if subject.version else None
 
 
