@@ -480,7 +480,7 @@ def _groups(session: Session, cells: Sequence[int]) -> Iterator[CellFailureGroup
 def count_by_node_id(
     results: Iterable[tuple[str, KnownTest, int]],
 ) -> dict[str, dict[int, int]]:
-    """Sum numbers of results by signature and node id, which its first test stands for."""
+    """Sum the numbers of results by signature and node id; each sum has the id of one test."""
     first: dict[tuple[str, str], int] = {}
     found: dict[str, Counter[int]] = {}
     for signature, test, count in results:

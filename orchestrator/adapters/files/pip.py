@@ -343,7 +343,7 @@ class DependencyResolver:
         self._refuse_too_much()
 
     def _disputed(self, names: Iterable[NormalizedName]) -> str:
-        """Return who limits the same distribution; empty if nobody else does."""
+        """Return the requirements that limit one distribution; empty if there is only one."""
         stated = (dict.fromkeys(self._wanted[name].stated) for name in names)
         return "".join(f"{', and '.join(each)}; " for each in stated if len(each) > 1)
 

@@ -1,4 +1,4 @@
-"""What machines cost, and in which words it is said that there is no amount."""
+"""Tests of what machines cost, and of the reasons for an unknown cost."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def machine_table(record: RunRecord) -> Table:
 
 
 def held_s(lease: LeaseRecord) -> float | None:
-    """Return the seconds for which a machine was held; None if nobody states them."""
+    """Return the seconds for which a machine was held; None if they are not stated."""
     return None if lease.state == STATED and not lease.seconds else lease.seconds
 
 
