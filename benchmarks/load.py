@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +44,8 @@ RATE = 100
 SECONDS = 60
 CONDITIONAL = 0.6
 """Part of the requests that send the last ETag of their address."""
+CLIENTS = 25
+"""Pools of connections; one pool of hundreds costs this process more than the controller."""
 STREAMS = 500
 LIMITS = {"http_requests_a_minute": "100000", "http_connections": "1024"}
 """All requests have one token here."""
@@ -165,7 +167,8 @@ class Load:
 async def mixed_minute(home: Home, token: str, kinds: dict[str, tuple[str, ...]]) -> Load:
     """Ask `RATE` times a second: of 10 requests 7 are REST's, 3 are pages; metrics as a scraper."""
     load, chance = Load(), random.Random(1)
-    async with opened(home, token) as client, asyncio.TaskGroup() as tasks:
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        clients = [await stack.enter_async_context(opened(home, token)) for _ in range(CLIENTS)]
         start = time.perf_counter()
         for n in range(RATE * SECONDS):
             await asyncio.sleep(max(0.0, start + n / RATE - time.perf_counter()))
@@ -174,7 +177,7 @@ async def mixed_minute(home: Home, token: str, kinds: dict[str, tuple[str, ...]]
             )
             conditional = chance.random() < CONDITIONAL
             path = chance.choice(kinds[kind])
-            tasks.create_task(load.ask(client, path, conditional=conditional))
+            tasks.create_task(load.ask(clients[n % CLIENTS], path, conditional=conditional))
     return load
 
 

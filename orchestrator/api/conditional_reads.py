@@ -3,7 +3,7 @@
 An answer that is made from the database alone is kept for its credential and address, with an ETag,
 `"ANSWER.VERSION"`. It is current while the mark that every change of the database changes is the
 same, for ten seconds at most: then If-None-Match is answered 304, and others have the kept answer.
-Requests for an answer that is being made again wait for it.
+Requests for an answer that is being made wait for it.
 VERSION is the number of the latest change of the one resource at the address; If-Match compares it,
 in the transaction of the change.
 """
@@ -86,8 +86,11 @@ class _Recording:
         self._parts: list[bytes] = []
         self._is_small = False
 
-    def note(self, message: Message, *, is_stored: bool) -> None:
-        """Add the ETag, and note the answer, where it is made from the database alone."""
+    def note(self, message: Message, *, is_stored: bool) -> bool:
+        """Add the ETag, and note the answer, where it is made from the database alone.
+
+        Returns whether the whole is noted.
+        """
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             if message["status"] == 200 and is_stored and "content-length" in headers:
@@ -97,6 +100,7 @@ class _Recording:
                     self._is_small = int(headers["content-length"]) <= _LARGEST_BYTES
         elif self._is_small:
             self._parts.append(message.get("body", b""))
+        return self._is_small
 
     def finish(self) -> bool:
         """Give the answer its body, unless it is too large to be kept; return whether it has it."""
@@ -158,8 +162,8 @@ class ConditionalReads:
         self._guard = guard
         self._prefix = prefix
         self._answers = _Answers()
-        self._making: dict[bytes, asyncio.Event] = {}
-        """What is set when an answer has been made, before it is sent."""
+        self._making: dict[bytes, asyncio.Future[bool]] = {}
+        """Whether an answer is kept, as soon as that is known, and before it is sent."""
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer 304, or with a kept answer, or as the application does."""
@@ -170,7 +174,8 @@ class ConditionalReads:
             return
         look = await run_in_threadpool(self._look, Request(scope))
         while look is not None and not look.is_current and (made := self._making.get(look.key)):
-            await made.wait()
+            if not await asyncio.shield(made):
+                break  # each has an answer of its own
             look = await run_in_threadpool(self._look, Request(scope))
         if look is None:
             await self._app(scope, receive, send)
@@ -190,29 +195,34 @@ class ConditionalReads:
 
     async def _make(self, look: _Look, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer as the application does, and keep the answer for those who wait for it."""
-        recording, made = _Recording(look.answer), asyncio.Event()
-        if scope["method"] == "GET" and self._answers.get(look.key) is not None:
+        recording, made = _Recording(look.answer), asyncio.get_running_loop().create_future()
+        if scope["method"] == "GET":
             self._making[look.key] = made
 
         async def recorded(message: Message) -> None:
-            recording.note(message, is_stored=sources.is_stored)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
+            is_begin = message["type"] == "http.response.start"
+            is_small = recording.note(message, is_stored=sources.is_stored)
+            if is_begin and not is_small:
+                self._end(look.key, made, is_kept=False)
+            elif not is_begin and not message.get("more_body"):
                 is_whole = recording.finish() if scope["method"] == "GET" else False
-                if look.answer.headers is not None and (is_whole or not look.is_current):
+                is_kept = look.answer.headers is not None and (is_whole or not look.is_current)
+                if is_kept:
                     self._answers.keep(look.key, look.answer)
-                self._end(look.key, made)
+                self._end(look.key, made, is_kept=is_kept)
             await send(message)
 
         try:
             with noting_sources() as sources:
                 await self._app(scope, receive, recorded)
         finally:
-            self._end(look.key, made)
+            self._end(look.key, made, is_kept=False)
 
-    def _end(self, key: bytes, made: asyncio.Event) -> None:
+    def _end(self, key: bytes, made: asyncio.Future[bool], *, is_kept: bool) -> None:
         if self._making.get(key) is made:
             del self._making[key]
-        made.set()
+        if not made.done():
+            made.set_result(is_kept)
 
     def _look(self, request: Request) -> _Look | None:
         """Return the kept answer if it is current, or a new one; None: it is not to be kept."""

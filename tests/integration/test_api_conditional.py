@@ -174,40 +174,75 @@ def test_the_progress_of_another_run_changes_no_answer_of_this_one(both: Desk) -
     assert statuses() == [200, 200]
 
 
-def test_requests_for_an_answer_that_is_being_made_again_wait_for_it(
-    both: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, looks = list[int](), list[object]()
-    look = run_in_threadpool
+async def until(done: Callable[[], bool]) -> None:
+    while not done():  # noqa: ASYNC110 (the code under test has no event for it)
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What requests found before they were answered or waited."""
+    found, look = list[object](), run_in_threadpool
 
     async def looked(*asked: Any) -> Any:
-        found = await look(*asked)
-        looks.append(found)
-        return found
+        found.append(await look(*asked))
+        return found[-1]
+
+    monkeypatch.setattr(conditional_reads, "run_in_threadpool", looked)
+    return found
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_requests_for_an_answer_that_is_being_made_wait_for_it(
+    both: Desk, looks: list[object], earlier: int
+) -> None:
+    made = list[int]()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         made.append(len(made))
-        if len(made) == 2:
-            await until(lambda: len(looks) == 3)  # the other request waits
+        if len(made) == earlier + 1:
+            await until(lambda: len(looks) == earlier + 2)  # the other request waits
         await Response(f"answer {len(made)}")(scope, receive, send)
-
-    async def until(done: Callable[[], bool]) -> None:
-        while not done():  # noqa: ASYNC110 (the code under test has no event for it)
-            await asyncio.sleep(0.01)
 
     async def asked() -> list[str]:
         async with AsyncClient(transport=ASGITransport(kept), base_url=f"http://{HOST}") as client:
-            first = await client.get("/x")
+            for _ in range(earlier):
+                await client.get("/x")
             both.launch()
-            again = asyncio.create_task(client.get("/x"))
-            await until(lambda: len(made) == 2)
+            first = asyncio.create_task(client.get("/x"))
+            await until(lambda: len(made) == earlier + 1)
             waiting = await client.get("/x")
-            return [first.text, (await again).text, waiting.text]
+            return [(await first).text, waiting.text]
 
-    monkeypatch.setattr(conditional_reads, "run_in_threadpool", looked)
     kept = ConditionalReads(app, context=both.context, guard=None)
-    assert asyncio.run(asked()) == ["answer 1", "answer 2", "answer 2"]
-    assert (len(made), len(looks)) == (2, 4)
+    assert asyncio.run(asked()) == [f"answer {earlier + 1}"] * 2
+    assert (len(made), len(looks)) == (earlier + 1, earlier + 3)
+
+
+def test_an_answer_that_is_not_kept_is_waited_for_until_it_begins(
+    both: Desk, looks: list[object]
+) -> None:
+    began, is_read = list[int](), asyncio.Event()
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        began.append(len(began))
+        if len(began) == 1:
+            await until(lambda: len(looks) == 2)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if len(began) == 1:
+            await is_read.wait()  # a slow reader of the first
+        await send({"type": "http.response.body", "body": b"%d" % len(began)})
+
+    async def asked() -> list[str]:
+        async with AsyncClient(transport=ASGITransport(kept), base_url=f"http://{HOST}") as client:
+            first = asyncio.create_task(client.get("/x"))
+            await until(lambda: len(began) == 1)
+            second = await client.get("/x")
+            is_read.set()
+            return [second.text, (await first).text]
+
+    kept = ConditionalReads(app, context=both.context, guard=None)
+    assert asyncio.run(asked()) == ["2", "2"]
 
 
 def test_another_address_credential_or_form_is_another_answer(both: Desk) -> None:
