@@ -112,3 +112,11 @@ def test_serve_with_a_database_that_is_none_says_so(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert "file is not a database" in done.stderr
     assert not (home / "controller.sock").exists()
+
+
+def test_the_end_of_an_answer_waits_for_no_acknowledgement_of_its_beginning() -> None:
+    [listening] = port_sockets("127.0.0.1", 0)
+    with listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
