@@ -26,6 +26,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
+from orchestrator.adapters.result_parsers.text_lines import is_error
 from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
@@ -63,6 +64,7 @@ _RAW: Final = {
     "broken": TestOutcome.ERROR,
 }
 _FAILED: Final = {"failed", "failure", "timedout", "interrupted"}
+_ASSERTION = re.compile(r"(?:E\s{1,8})?assert\s")
 _COMPATIBLE: Final = {
     "passed": {TestOutcome.XPASSED, TestOutcome.ERROR},
     "failed": {TestOutcome.ERROR},
@@ -76,7 +78,7 @@ class Ctrf:
     """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
-    version = 5
+    version = 6
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -94,6 +96,7 @@ class Ctrf:
         seen: Counter[str] = Counter()
         states: Counter[str] = Counter()
         summary: Mapping[str, object] = {}
+        environment: Mapping[str, object] = {}
         tool = ""
         for path, part in reader.parts():
             if path == _TESTS and reader.is_torn and not as_map(part).get("name"):
@@ -103,7 +106,8 @@ class Ctrf:
             elif path == _SUMMARY:
                 summary = as_map(part)
             elif path == _ENVIRONMENT:
-                yield from _statements_of_environment(as_map(part))
+                environment = as_map(part)
+                yield from _statements_of_environment(environment)
             elif path == _TOOL:
                 tool = as_line(as_map(part).get("name"))
                 yield from _statements_of_tool(as_map(part))
@@ -114,7 +118,10 @@ class Ctrf:
         yield from parsed_epoch(start / 1000 if start else None)
         if not reader.is_torn:
             yield from _statements_of_summary(summary, seen, states)
-            yield reader.ended(ParsedEnd(duration_s=_duration(summary)))
+            doubts = [*_doubts(environment, summary)]
+            yield from (ParsedProblem("error", doubt) for doubt in doubts)
+            code, detail = (1, doubts[0]) if doubts else (None, "")
+            yield reader.ended(ParsedEnd(code, _duration(summary), detail=detail))
 
 
 def _check_version(part: object) -> None:
@@ -138,14 +145,16 @@ def _statements_of_test(
         return
     status = as_text(test.get("status"))
     raw = as_line(test.get("rawStatus")).lower()
-    outcome = _outcome(status, raw)
+    outcome, doubt = _outcome(status, raw), _doubt_of_test(test)
+    if outcome is TestOutcome.PASSED and doubt:
+        outcome = TestOutcome.FAILED
     nodeid = _nodeid(name, test, tool)
     if outcome is TestOutcome.MISSING:
         yield ParsedProblem("warning", f"{nodeid}: {status or 'no status'} is no outcome")
     states[status] += 1
     seen[outcome.word] += 1
     milliseconds = as_seconds(test.get("duration"))
-    message, reason = as_line(test.get("message")), ""
+    message, reason = as_line(test.get("message")) or doubt, ""
     if outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
         message, reason = "", message
     elif outcome is TestOutcome.ERROR:
@@ -169,6 +178,31 @@ def _outcome(status: str, raw: str) -> TestOutcome:
     if closer is not None and closer in _COMPATIBLE.get(status, ()):
         return closer
     return _STATES.get(status, TestOutcome.MISSING)
+
+
+def _doubt_of_test(test: Mapping[str, object]) -> str:
+    """Return what contradicts that the test passed; empty if nothing does.
+
+    A test that was tried again has the failure's text of an earlier try.
+    """
+    step = next(_failed_steps(test), "")
+    if step:
+        return f"its step failed: {step}"
+    message = as_line(test.get("message"))
+    is_failure = is_error(message) or _ASSERTION.match(message)
+    if (as_line(test.get("trace")) or is_failure) and not _earlier(test, TestOutcome.PASSED):
+        return message or as_line(test.get("trace"))
+    return ""
+
+
+def _failed_steps(test: Mapping[str, object]) -> Iterator[str]:
+    for step in map(as_map, as_list(test.get("steps"))):
+        status, raw = as_text(step.get("status")).lower(), as_line(step.get("rawStatus")).lower()
+        outcome = _RAW.get(status, TestOutcome.PASSED)
+        is_bad = status in _FAILED or outcome is TestOutcome.ERROR
+        if is_bad or _outcome(status, raw) in (TestOutcome.FAILED, TestOutcome.ERROR):
+            yield as_line(step.get("name")) or status
+        yield from _failed_steps(step)
 
 
 def _nodeid(name: str, test: Mapping[str, object], tool: str) -> str:
@@ -209,8 +243,14 @@ def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Pa
     name, version = as_line(environment.get("appName")), as_line(environment.get("appVersion"))
     if name and version:
         yield ParsedVersion(name, version)
-    if environment.get("healthy") is False:
-        yield ParsedProblem("warning", "it says that its environment was not healthy")
+
+
+def _doubts(environment: Mapping[str, object], summary: Mapping[str, object]) -> Iterator[str]:
+    if str(environment.get("healthy", True)).lower() == "false":
+        yield "it says that its environment was not healthy"
+    for state in ("failed", "other"):
+        if summary.get(state) is not None and as_count(summary[state]) is None:
+            yield f"its summary has no number of {state} tests"
 
 
 def _statements_of_summary(

@@ -16,6 +16,7 @@ from orchestrator.adapters.result_parsers.reported_failure import MARK, RESULTS,
 from orchestrator.adapters.result_parsers.text_lines import (
     ErrorLines,
     Notes,
+    failed_end,
     head_lines,
     is_document,
     is_torn,
@@ -82,7 +83,7 @@ class DemoMarks:
     """Parses demo output with a mark per part (`Dialect`)."""
 
     name = "demo-marks"
-    version = 3
+    version = 4
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -109,9 +110,9 @@ class DemoMarks:
             else:
                 yield from narration.see(line)
         yield from notes.statements()
-        yield from _mark_ending(
-            marks, troubles, said.failure(last_text(artifact)), torn=is_torn(artifact)
-        )
+        end = last_text(artifact)
+        failure = said.failure(end) or failed_end(end)
+        yield from _mark_ending(marks, troubles, failure, torn=is_torn(artifact))
 
 
 def _mark(line: str) -> ParsedCheck | None:
@@ -204,7 +205,7 @@ class DemoHeadings:
     """Parses demo output with headings only (`Dialect`)."""
 
     name = "demo-headings"
-    version = 3
+    version = 4
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -237,9 +238,9 @@ class DemoHeadings:
                 troubles.see(line)
             yield from narration.see(line)
         yield from notes.statements()
-        yield from _ending(
-            parts, troubles, said.failure(last_text(artifact)), torn=is_torn(artifact)
-        )
+        end = last_text(artifact)
+        failure = said.failure(end) or failed_end(end)
+        yield from _ending(parts, troubles, failure, torn=is_torn(artifact))
 
 
 def _ending(

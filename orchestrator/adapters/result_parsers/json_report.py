@@ -57,7 +57,7 @@ class PytestJsonReport:
     """Parses pytest-json-report (`Dialect`)."""
 
     name = "pytest-json-report"
-    version = 3
+    version = 4
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -177,9 +177,15 @@ def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOut
         own = TestOutcome.PASSED  # a subtest was skipped, not its test
     outcomes = [own]
     for name, phase in phases.items():
-        if phase.get("outcome") == "failed":
+        if _has_failed(phase):
             outcomes.append(TestOutcome.FAILED if name == "call" else TestOutcome.ERROR)
     return max(outcomes)
+
+
+def _has_failed(phase: Mapping[str, object]) -> bool:
+    """Return whether a phase failed; one that passed has no failure's text."""
+    has_text = bool(phase.get("longrepr") or phase.get("crash"))
+    return phase.get("outcome") == "failed" or (phase.get("outcome") == "passed" and has_text)
 
 
 def _last_try(states: Collection[str]) -> TestOutcome:
@@ -198,7 +204,7 @@ def _words(
     if outcome not in (TestOutcome.FAILED, TestOutcome.ERROR):
         return "", "", ""
     for name, phase in phases.items():
-        if phase.get("outcome") != "failed" or (outcome is TestOutcome.FAILED and name != "call"):
+        if not _has_failed(phase) or (outcome is TestOutcome.FAILED and name != "call"):
             continue
         text = as_text(phase.get("longrepr"))
         message = as_line(as_map(phase.get("crash")).get("message")) or last_error(text)

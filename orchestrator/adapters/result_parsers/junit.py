@@ -27,6 +27,16 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
     skip_reason,
 )
+from orchestrator.adapters.result_parsers.junit_verdicts import (
+    BAD,
+    COUNTS_OF_FAILURES,
+    NOT_RUN,
+    VERDICTS,
+    contradiction,
+    contradiction_of_property,
+    outcome_of,
+    word_of,
+)
 from orchestrator.adapters.result_parsers.xml_stream import Begin, ElementEnd, Torn, xml_events
 from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
@@ -44,11 +54,6 @@ from orchestrator.domain.units import plural
 
 _ROOT = re.compile(r"<(?:\w+:)?(testsuites?)[\s/>]")
 _SUITES: Final = {"testsuites", "testsuite"}
-_OUTCOMES: Final = {
-    "failure": TestOutcome.FAILED,
-    "error": TestOutcome.ERROR,
-    "skipped": TestOutcome.SKIPPED,
-}
 _EARLIER: Final = {
     "rerunFailure": TestOutcome.FAILED,
     "flakyFailure": TestOutcome.FAILED,
@@ -59,45 +64,6 @@ _STATED: Final = {"failed": "failures", "error": "errors", "skipped": "skipped"}
 _MOST_SUITES: Final = 100_000
 _MOST_TESTS: Final = 200_000
 """Maximum number of remembered tests, to detect those with several testcases."""
-_NOT_RUN: Final = {
-    *("notrun", "disabled", "skipped", "skip", "ignored", "pending", "suppressed", "notapplicable")
-}
-_GOOD: Final = {
-    *("passed", "pass", "success", "successful", "succeeded", "ok", "good", "fixed", "true", "yes"),
-    *("run", "ran", "executed", "complete", "completed", "finished", "done"),
-}
-"""Words of attributes for a test that passed; another word that is not of `_NOT_RUN` contradicts
-it. A number says nothing."""
-_BAD: Final = {
-    **dict.fromkeys(
-        ("failed", "failure", "fail", "ko", "notok", "regression"),
-        TestOutcome.FAILED,
-    ),
-    **dict.fromkeys(
-        (
-            *("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed", "crash"),
-            *("canceled", "cancelled", "interrupted", "killed"),
-        ),
-        TestOutcome.ERROR,
-    ),
-}
-"""Words of attributes and properties for a failure, which counts beside an element, too."""
-_TAGS: Final = {**_BAD, **_OUTCOMES}
-"""Elements of a testcase, in small letters: some writers have names of their own for a failure."""
-_VERDICTS: Final = {"outcome", "result", "state", "status", "verdict"}
-"""Names of attributes and properties with such a word."""
-_TRUTHS: Final = {"success", "executed", "passed"}
-"""Names of attributes that are true of a test that passed."""
-_FAULTS: Final = {"aborted", "crashed", "timedout"}
-"""Names of attributes that are false, or 0, of one."""
-_COUNTS_OF_FAILURES: Final = (
-    *("timeouts", "timedout", "aborted", "crashed", "crashes", "broken"),
-    *("failed", "errored", "canceled", "cancelled", "interrupted", "unexpected"),
-)
-"""Attributes of a suite that count failures beside JUnit's own."""
-_EXIT_CODES: Final = {"exitcode", "exitstatus", "returncode"}
-"""Names of a suite's properties that are 0 where all passed."""
-_BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _MOST_CONTRADICTIONS: Final = 20
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
@@ -106,7 +72,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 6
+    version = 7
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -146,7 +112,7 @@ class _OpenTestcase:
         if tag in _EARLIER:
             self.earlier.append(_EARLIER[tag])
             return
-        outcome = _outcome_of(tag, text)
+        outcome = outcome_of(tag, text)
         if outcome is None:
             return
         if attributes.get("type") == "pytest.xfail":
@@ -156,18 +122,18 @@ class _OpenTestcase:
 
     def add_property(self, attributes: Mapping[str, str]) -> None:
         """Read one of its properties: some writers tell a failure only there."""
-        if attributes.get("name", "").lower() in _VERDICTS:
-            told = _BAD.get(_word(attributes.get("value", "")), TestOutcome.MISSING)
+        if attributes.get("name", "").lower() in VERDICTS:
+            told = BAD.get(word_of(attributes.get("value", "")), TestOutcome.MISSING)
             self.stated_failure = max(self.stated_failure, told)
 
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
-        said = {_word(v) for name, v in self.attributes.items() if name.lower() in _VERDICTS}
+        said = {word_of(v) for name, v in self.attributes.items() if name.lower() in VERDICTS}
         # GoogleTest marks tests not run by attributes.
-        whole = TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
+        whole = TestOutcome.SKIPPED if said & NOT_RUN else TestOutcome.PASSED
         outcome = max(self.outcomes, default=TestOutcome.MISSING if is_torn else whole)
-        outcome = max(outcome, self.stated_failure, *(_BAD[word] for word in said & _BAD.keys()))
-        doubt, worst = _contradiction(self.attributes)
+        outcome = max(outcome, self.stated_failure, *(BAD[word] for word in said & BAD.keys()))
+        doubt, worst = contradiction(self.attributes)
         if outcome is TestOutcome.PASSED and doubt:
             outcome = worst
             self.words.setdefault(outcome, ("", f"it says {doubt}", ""))
@@ -183,27 +149,8 @@ class _OpenTestcase:
         )
 
 
-def _outcome_of(tag: str, text: str) -> TestOutcome | None:
-    """Return the outcome that an element tells; a number in it is a setting: a time limit, say."""
-    is_setting = tag.lower() not in _OUTCOMES and text.strip()[:1].isdigit()
-    return None if is_setting else _TAGS.get(_BETWEEN_WORDS.split(tag.lower())[-1])
-
-
-def _contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
-    """Return an attribute that does not say that all passed, and the outcome; "" without one."""
-    for name, value in attributes.items():
-        key, word = _BETWEEN_WORDS.sub("", name.lower()), _word(value)
-        good = _GOOD | (_NOT_RUN if key in _VERDICTS else set())
-        is_stated = key in _VERDICTS | _TRUTHS and word[:1].isalpha() and word not in good
-        is_fault = key in _FAULTS and word not in ("", "0", "false", "no", "none")
-        if is_stated or is_fault:
-            other = TestOutcome.FAILED if key in ("success", "passed") else TestOutcome.ERROR
-            return f'{name}="{as_line(value)}"', _BAD.get(word, other)
-    return "", TestOutcome.PASSED
-
-
 def _is_failure(element: ElementEnd) -> bool:
-    return _outcome_of(element.tag, element.text) in (TestOutcome.FAILED, TestOutcome.ERROR)
+    return outcome_of(element.tag, element.text) in (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class _JunitReading:
@@ -220,8 +167,8 @@ class _JunitReading:
         """Elements of failures and errors so far."""
         self._before: list[int] = []
         """As many at the beginning of each open suite."""
-        self._exit_codes: list[str] = []
-        """The property of each open suite that tells one; empty without."""
+        self._stated: list[str] = []
+        """The property of each open suite that tells a failure; empty without."""
         self._contradictions: list[str] = []
 
     def begin(self, event: Begin) -> Iterator[ParsedItem]:
@@ -230,7 +177,7 @@ class _JunitReading:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
             self._before.append(self._failures)
-            self._exit_codes.append("")
+            self._stated.append("")
             yield from parsed_time(event.attributes.get("timestamp"))
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
@@ -287,18 +234,18 @@ class _JunitReading:
         name, value = attributes.get("name", ""), attributes.get("value", "")
         if self._case is not None:
             self._case.add_property(attributes)
-        elif self._exit_codes and _word(name) in _EXIT_CODES and value.strip().lstrip("0"):
-            self._exit_codes[-1] = f'{name}="{as_line(value)}"'
+        elif self._stated and (told := contradiction_of_property(name, value)):
+            self._stated[-1] = told
 
     def _check_failures(self, suite: Begin, found: int) -> Iterator[ParsedItem]:
         """Tell of a suite that counts more failures than it has, whatever is around it."""
         counts = {name.lower(): as_count(value) or 0 for name, value in suite.attributes.items()}
         told = max(
             counts.get("failures", 0) + counts.get("errors", 0),
-            *(counts.get(name, 0) for name in _COUNTS_OF_FAILURES),
+            *(counts.get(name, 0) for name in COUNTS_OF_FAILURES),
         )
-        exit_code = self._exit_codes.pop()
-        doubt = _contradiction(suite.attributes)[0] or exit_code
+        stated = self._stated.pop()
+        doubt = contradiction(suite.attributes)[0] or stated
         name = as_line(suite.attributes.get("name")) or suite.tag
         text = ""
         if told > found:
@@ -450,11 +397,6 @@ class _Sums:
         times = [as_seconds(suite.get("time", "")) for suite in self._suites]
         known = [time for time in times if time is not None]
         return sum(known) if known else None
-
-
-def _word(value: str) -> str:
-    """Return the word of an attribute or property, without what separates its parts."""
-    return _BETWEEN_WORDS.sub("", value.lower())
 
 
 def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:

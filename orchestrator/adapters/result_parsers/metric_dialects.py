@@ -23,9 +23,11 @@ from orchestrator.adapters.result_parsers.measurement_lines import marked, measu
 from orchestrator.adapters.result_parsers.text_lines import (
     ErrorLines,
     Notes,
+    failed_end,
     head_lines,
     is_document,
     is_torn,
+    last_text,
     tail_lines,
     text_lines,
 )
@@ -140,7 +142,7 @@ class MetricLines:
     """Parses lines that print one figure each (`Dialect`)."""
 
     name = "metric-lines"
-    version = 1
+    version = 2
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -167,6 +169,7 @@ class MetricLines:
                 troubles.last = ""
             yield from narration.see(line)
         yield from notes.statements()
+        troubles.last = troubles.last or troubles.step or failed_end(last_text(artifact))
         yield from _ending(narration, troubles, torn=is_torn(artifact))
 
 

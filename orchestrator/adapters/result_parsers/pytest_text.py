@@ -45,7 +45,7 @@ class PytestText:
     """Reads pytest's terminal output."""
 
     name = "pytest-text"
-    version = 3
+    version = 4
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -147,8 +147,7 @@ class _SessionReader:
         cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
         code = next((code for code in self._codes if code), 0) if self._codes else None
         if not code and not self._step:
-            last = end.rstrip().rpartition("\n")[2]
-            self._step = self._below.failure(end) or failed_end(last)
+            self._step = self._below.failure(end) or failed_end(end)
         unexplained = self._limit if code else self._step
         if unexplained:
             yield ParsedProblem("error", f"a step failed: {unexplained}")

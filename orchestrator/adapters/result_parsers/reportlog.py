@@ -40,7 +40,7 @@ class Reportlog:
     """Reads the file of pytest's option ``--report-log``."""
 
     name = "reportlog"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -91,9 +91,9 @@ class _Log:
 
     def see(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read the next record."""
+        if record.get("outcome") == "passed" and record.get("longrepr"):
+            record = {**record, "outcome": "failed"}  # it has a failure's text
         match record.get("$report_type"):
-            case "TestReport" | "SubTestReport":
-                yield from self._test(record)
             case "CollectReport":
                 yield from self._collected(record)
             case "WarningMessage":
@@ -103,6 +103,8 @@ class _Log:
             case "SessionFinish":
                 code = record.get("exitstatus")
                 self._exit_code = code if isinstance(code, int) and 0 <= code < 256 else 1
+            case _ if "when" in record:  # of a test, or of a subtest under any name
+                yield from self._test(record)
 
     def finish(self) -> Iterator[ParsedItem]:
         """Yield the unfinished tests and the end of the session."""
@@ -134,7 +136,8 @@ class _Log:
         if nodeid not in self._open and len(self._open) >= OPEN_LIMIT:
             yield from self._abandoned(1)
         test = self._open.setdefault(nodeid, _StartedTest())
-        if "_subtest.context" in record or record.get("$report_type") == "SubTestReport":
+        is_subtest = record.get("$report_type") != "TestReport" or "_subtest.context" in record
+        if is_subtest:
             if outcome == "failed":
                 _add(test, record, nodeid, without_duration=True)
             self._subtests += outcome in ("passed", "skipped")

@@ -32,6 +32,11 @@ _FAILURE_WORD = re.compile(r"^\s{0,12}error\s?[:!]\s{0,4}(?![-+]?[\d.])\S", re.I
 _DOCUMENTS = (".md", ".html", ".htm", ".xml", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".rst")
 
 
+def is_error(line: str) -> bool:
+    """Return whether a line names an exception or begins with a word or sign of failure."""
+    return any(form.match(line) for form in (_FAILURE, _FAILURE_WORD, _EXCEPTION))
+
+
 FAILED_TOOL = (
     r"\s{0,8}[^\s:]{1,80}: FAIL(?: \S)? (?:code [1-9]|in [\d.]{1,9} seconds)"  # tox
     r"|\s{0,8}evaluation failed :\("
@@ -103,14 +108,23 @@ def is_coverage_limit(step: str) -> bool:
 
 
 _LAST_LINE = re.compile(
-    r"exit status [1-9]\d{0,2}|Process completed with exit code [1-9]\d{0,2}\.?"
+    r"\W{0,8}(?:(?:the )?"
+    r"(?:pytest|python|tests?|jobs?|steps?|scripts?|commands?|builds?|final|overall)"
+    r"(?: (?:finished|completed|ended|failed|exited))?(?: with)?[ :,-]{1,4})?"
+    r"(?:process (?:completed|finished) with )?"
+    r"(?:(?:exit|return)[ _-]?(?:code|status)(?: is)?[ :=]{1,4}|(?:exit|rc)\s?[:=]\s?)"
+    r"-?[1-9]\d{0,10}(?: \(0x[0-9a-f]{1,8}\))?\W{0,8}"
+    r"|\++ exit [1-9]\d{0,2}"  # set -x
+    r"|(?:\w{1,40}\.)?CalledProcessError: .{1,300} returned non-zero exit status [1-9]\d{0,2}\.?"
+    r"|(?:\w{1,40}\.)?CalledProcessError: .{1,300} died with <Signals\..{1,40}",
+    re.IGNORECASE,
 )
 """What says of the whole only at the very end of a text that it failed."""
 
 
-def failed_end(line: str) -> str:
+def failed_end(text: str) -> str:
     """Return the last line of a text if it tells of a bad exit code; else an empty text."""
-    line = line.strip()
+    line = text.rstrip().rpartition("\n")[2].strip()
     is_bad = _LAST_LINE.fullmatch(line) or _FAILED_SERVICE.match(line)
     return line if len(line) <= MESSAGE_LIMIT and is_bad else ""
 
@@ -151,7 +165,7 @@ class ErrorLines:
             self.last = self.last or "a traceback that does not end"
         elif self._in_traceback:
             self._see_in_traceback(line)
-        elif _FAILURE.match(line) or _FAILURE_WORD.match(line) or _EXCEPTION.match(line):
+        elif is_error(line):
             self.last = line.strip()[:MESSAGE_LIMIT]
 
     def _see_in_traceback(self, line: str) -> None:

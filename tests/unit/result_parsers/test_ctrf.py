@@ -171,6 +171,51 @@ def test_a_large_report_is_read_in_bounded_memory(tmp_path):
     assert peak < 8_000_000
 
 
+TRIED = [{"attempt": 1, "status": "failed"}]
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ({"steps": [{"name": "open", "status": "passed"}]}, Outcome.PASSED),
+        ({"steps": [{"name": "open", "status": "skipped"}, {"name": "x"}]}, Outcome.PASSED),
+        ({"steps": [{"name": "open", "status": "failed"}]}, Outcome.FAILED),
+        ({"steps": [{"name": "open", "status": "Broken"}]}, Outcome.FAILED),
+        ({"steps": [{"name": "a", "steps": [{"name": "b", "status": "failed"}]}]}, Outcome.FAILED),
+        ({"trace": "  at pay.spec.ts:3"}, Outcome.FAILED),
+        ({"message": "AssertionError: no"}, Outcome.FAILED),
+        ({"message": "assert 1 == 2"}, Outcome.FAILED),
+        ({"message": "Error: expected 200"}, Outcome.FAILED),
+        ({"message": "all well", "trace": ""}, Outcome.PASSED),
+        ({"message": "Error: expected 200", "flaky": True}, Outcome.PASSED),
+        ({"trace": "at pay.spec.ts:3", "retryAttempts": TRIED}, Outcome.PASSED),
+    ],
+)
+def test_a_failure_within_a_test_that_passed_contradicts_it(tmp_path, more, outcome):
+    test = {"name": "y", "status": "passed", "duration": 1, **more}
+    said = read(tmp_path, {"results": {"tool": {"name": "x"}, "tests": [test]}})
+    (told,) = of_kind(said, ParsedTest)
+    assert (told.outcome, bool(told.message) or told.outcome is Outcome.PASSED) == (outcome, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "detail"),
+    [
+        ({"environment": {"healthy": True}}, ""),
+        ({"environment": {"healthy": False}}, "it says that its environment was not healthy"),
+        ({"environment": {"healthy": "false"}}, "it says that its environment was not healthy"),
+        ({"summary": {"tests": 1, "passed": 1, "failed": 0}}, ""),
+        ({"summary": {"failed": "one"}}, "its summary has no number of failed tests"),
+    ],
+)
+def test_a_report_that_contradicts_itself_ends_its_job_badly(tmp_path, more, detail):
+    test = {"name": "y", "status": "passed", "duration": 1}
+    said = read(tmp_path, {"results": {"tool": {"name": "x"}, "tests": [test], **more}})
+    (end,) = of_kind(said, ParsedEnd)
+    assert (end.exit_code, end.detail) == (1 if detail else None, detail)
+    assert errors(said) == ([detail] if detail else [])
+
+
 @pytest.mark.parametrize(
     ("raw", "outcome"),
     [

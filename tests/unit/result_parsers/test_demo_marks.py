@@ -173,3 +173,12 @@ def test_how_sure_it_is(tmp_path: Path) -> None:
     assert dialect.match(written(tmp_path, MARKS, name="report.md")) == 0
     for name in ("moe_demo.txt", "moe_benchmark.txt", "nvidia_backend.txt"):
         assert dialect.match(golden(name)) == 0
+
+
+@pytest.mark.parametrize("line", ["exit code: 1", "rc=2", "Process finished with exit code 1"])
+def test_a_bad_exit_code_as_the_last_line_contradicts_a_good_sum(tmp_path: Path, line: str) -> None:
+    said = _read(tmp_path, f"{MARKS}{line}\n")
+    (end,) = _of(said, ParsedEnd)
+    assert end == ParsedEnd(1, detail=f"it says: {line}")
+    (end,) = _of(_read(tmp_path, f"{MARKS}{line}\ndone\n"), ParsedEnd)
+    assert end == ParsedEnd(0)

@@ -53,6 +53,18 @@ def test_a_real_report():
     assert errors(said) == warnings(said) == []
 
 
+@pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
+@pytest.mark.parametrize("key", ["longrepr", "crash"])
+def test_a_phase_that_passed_with_a_failures_text_failed(tmp_path, phase, key):
+    document = json.loads(REAL)
+    test = next(one for one in document["tests"] if one["outcome"] == "passed")
+    test[phase][key] = {"message": "KeyError: 1"} if key == "crash" else "E   KeyError: 1"
+    said = read(tmp_path, document)
+    wanted = Outcome.FAILED if phase == "call" else Outcome.ERROR
+    (told,) = [one for one in of_kind(said, ParsedTest) if one.nodeid == test["nodeid"]]
+    assert (told.outcome, told.message) == (wanted, "KeyError: 1")
+
+
 def test_what_pytest_metadata_adds(tmp_path):
     document = json.loads(REAL)
     document["environment"] = {

@@ -129,6 +129,7 @@ def test_a_failure_that_was_taken_out_is_seen(tmp_path):
 
 
 EXIT_CODE = '<properties><property name="exit_code" value="{}"/></properties>'
+SAID = '<properties><property name="{}" value="{}"/></properties>'
 INNER = (
     '<testsuites><testsuite name="a" tests="1"><testsuite name="b" {}>{}'
     "</testsuite></testsuite></testsuites>"
@@ -166,6 +167,26 @@ PROPERTY = '<testcase name="t"><properties><property name="{}" value="{}"/></pro
             'b says status="incomplete", and none of its tests failed',
         ),
         (
+            INNER.format('failures="one"', CASE),
+            'b says failures="one", and none of its tests failed',
+        ),
+        (
+            INNER.format('errors="-1"', CASE),
+            'b says errors="-1", and none of its tests failed',
+        ),
+        (
+            INNER.format('exitcode="1"', CASE),
+            'b says exitcode="1", and none of its tests failed',
+        ),
+        (
+            INNER.format("", SAID.format("result", "FAILURE") + CASE),
+            'b says result="FAILURE", and none of its tests failed',
+        ),
+        (
+            INNER.format("", SAID.format("success", "false") + CASE),
+            'b says success="false", and none of its tests failed',
+        ),
+        (
             INNER.format("", EXIT_CODE.format(137) + CASE),
             'b says exit_code="137", and none of its tests failed',
         ),
@@ -183,6 +204,9 @@ def test_failures_that_no_testcase_has_are_told_and_end_the_job_badly(tmp_path, 
         INNER.format('failures="1"', '<testcase name="t"><failure/></testcase>'),
         INNER.format("", EXIT_CODE.format(0) + CASE),
         INNER.format("", EXIT_CODE.format(1) + '<testcase name="t"><failure/></testcase>'),
+        INNER.format('failures="" errors="0.0" failed="none" exitcode="00" killed="false"', CASE),
+        INNER.format('failures="one"', '<testcase name="t"><failure/></testcase>'),
+        INNER.format("", SAID.format("result", "fast") + SAID.format("failed", "x") + CASE),
         INNER.format('failures="0"', '<testcase name="t"><flakyFailure/></testcase>'),
         INNER.format('errors="1"', '<testcase name="t" status="error"/>'),
         INNER.format('failures="1"', '<testcase name="t"><failure/><rerunFailure/></testcase>'),
@@ -246,6 +270,17 @@ def test_sums_that_agree_with_the_testcases_are_no_alarm(tmp_path, document):
         ('<testcase name="t" aborted="true"/>', Outcome.ERROR),
         ('<testcase name="t" aborted="false" status="0" result=""/>', Outcome.PASSED),
         ('<testcase name="t" result="3.14"/>', Outcome.PASSED),
+        ('<testcase name="t" failed="true"/>', Outcome.FAILED),
+        ('<testcase name="t" failures="1"/>', Outcome.FAILED),
+        ('<testcase name="t" failures="one"/>', Outcome.FAILED),
+        ('<testcase name="t" errors="1"/>', Outcome.ERROR),
+        ('<testcase name="t" exitcode="1"/>', Outcome.ERROR),
+        ('<testcase name="t" return_code="-11"/>', Outcome.ERROR),
+        ('<testcase name="t" failure="not equal"/>', Outcome.FAILED),
+        ('<testcase name="t" failed="False" failures="0" error="" exit-code="0"/>', Outcome.PASSED),
+        ('<testcase name="t" regression="true" timeout="60"/>', Outcome.PASSED),
+        ('<testcase name="t"><system-err>2 failures</system-err></testcase>', Outcome.PASSED),
+        (PROPERTY.format("exit_code", "1"), Outcome.PASSED),
         ('<testcase name="t"><failed/></testcase>', Outcome.FAILED),
         (PROPERTY.format("result", "fast"), Outcome.PASSED),
         (PROPERTY.format("Outcome", "Crashed"), Outcome.ERROR),

@@ -247,3 +247,9 @@ def test_what_a_ratio_beside_two_times_is(
     said = [quantity(text) for text in (ratio, first, second)]
     assert all(said)
     assert relation(*said) == direction
+
+
+@pytest.mark.parametrize("line", ["exit code: 1", "make: *** [bench] Error 1"])
+def test_a_bad_exit_code_below_figures_is_no_good_end(tmp_path: Path, line: str) -> None:
+    (end,) = [one for one in _read(tmp_path, f"A: 1 ms\n{line}\n") if isinstance(one, ParsedEnd)]
+    assert (end.exit_code, end.detail) == (1, line)

@@ -161,17 +161,35 @@ def test_reruns_are_earlier_tries(tmp_path):
     assert sum(1 for one in said.said if getattr(one, "nodeid", "") == "a.py::f") == 1
 
 
-@pytest.mark.parametrize("kind", ["SubTestReport", "TestReport"])
+@pytest.mark.parametrize("kind", ["SubTestReport", "SubtestReport", "TestReport"])
 @pytest.mark.parametrize(
     ("outcome", "expected"), [("failed", FAILED), ("passed", PASSED), ("skipped", PASSED)]
 )
 def test_subtests(tmp_path, kind, outcome, expected):
-    part = report("a.py::t", outcome=outcome, longrepr=CRASH)
+    part = report("a.py::t", outcome=outcome, longrepr=CRASH if outcome == "failed" else None)
     part |= {"$report_type": kind, "_subtest.context": {"msg": None, "kwargs": {"i": "1"}}}
     setup, call, teardown = phases("a.py::t")
     said = read(tmp_path, setup, part, call, teardown)
     assert said.tests == {"a.py::t": expected}
     assert said.first["a.py::t"].duration_s == 0.75
+
+
+@pytest.mark.parametrize(
+    ("phase", "outcome"), [("setup", ERROR), ("call", FAILED), ("teardown", ERROR)]
+)
+def test_a_phase_that_passed_with_a_failures_text_failed(tmp_path, phase, outcome):
+    records = [
+        {**one, "longrepr": CRASH} if one["when"] == phase else one for one in phases("a.py::t")
+    ]
+    said = read(tmp_path, *records)
+    assert said.tests == {"a.py::t": outcome}
+    assert said.first["a.py::t"].message == "KeyError: 'a'"
+
+
+def test_a_module_that_was_collected_with_a_failures_text_was_not(tmp_path):
+    record = {"$report_type": "CollectReport", "nodeid": "x.py", "outcome": "passed"}
+    said = read(tmp_path, {**record, "longrepr": "E   No module"}, *phases("a.py::t"))
+    assert said.tests == {"x.py": ERROR, "a.py::t": PASSED}
 
 
 def test_modules(tmp_path):
