@@ -23,7 +23,6 @@ from orchestrator.api.security import bearer, bounded, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.application.ingest_artifacts import (
-    BODY_LIMIT_BYTES,
     IngestOrder,
     IngestResult,
     ingest_artifacts,
@@ -31,6 +30,7 @@ from orchestrator.application.ingest_artifacts import (
 from orchestrator.application.ports.uploads import IntakeError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.ingested import UPLOAD_LIMIT_BYTES
 from orchestrator.domain.run_record import IngestResponse
 from orchestrator.store.stores import Stores
 
@@ -147,7 +147,7 @@ async def ingest(
     """
     _check_form(request)
     async with received(
-        request, None, limit_bytes=BODY_LIMIT_BYTES, scratch=context.scratch
+        request, None, limit_bytes=UPLOAD_LIMIT_BYTES, scratch=context.scratch
     ) as path:
         run_id = await run_in_threadpool(resolve_run, context, run) if run is not None else None
         order = IngestOrder(

@@ -108,8 +108,6 @@ def _statements(dialect: Dialect, file: UploadedFile) -> Iterator[ParsedItem]:
 
 
 MATRIX_NAME = "ingested"
-BODY_LIMIT_BYTES = 2 * 1024**3
-"""Maximum size of an upload in bytes."""
 _NOTES_LIMIT_BYTES = 1024 * 1024
 
 logger = logging.getLogger(__name__)

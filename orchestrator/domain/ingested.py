@@ -11,6 +11,9 @@ from typing import Literal
 from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.parsed_results import Provenance
 
+UPLOAD_LIMIT_BYTES = 2 * 1024**3
+"""Maximum size of an upload of artifacts, in bytes."""
+
 
 class SourceState(StrEnum):
     """State of an artifact."""

@@ -15,12 +15,10 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import Answer
-from orchestrator.domain.ingested import Source, SourceState
+from orchestrator.domain.ingested import UPLOAD_LIMIT_BYTES, Source, SourceState
 from orchestrator.domain.run_record import IngestResponse
 from orchestrator.domain.units import plural, size
 
-BODY_LIMIT_BYTES = 2 * 1024**3
-"""The controller's limit of an upload."""
 _SHOWN_REMARKS = 5
 _SHOWN_KEPT = 20
 
@@ -97,8 +95,8 @@ def _hand_in(
         except RefusedError as error:
             raise CliError(str(error)) from None
         weight = packed.stat().st_size
-        if weight > BODY_LIMIT_BYTES:
-            most = size(BODY_LIMIT_BYTES)
+        if weight > UPLOAD_LIMIT_BYTES:
+            most = size(UPLOAD_LIMIT_BYTES)
             raise CliError(f"{source} comes to {size(weight)}; at most {most} are taken: pack it")
         name = source.name if packed == source else None
         session.say(f"handing in {source} ({size(weight)})")
