@@ -1,1 +1,1 @@
-"""Python client of a controller, which the command line uses: `seatrial.py` has its methods."""
+"""Python client of a controller's REST interface; its public class is in `seatrial.py`."""

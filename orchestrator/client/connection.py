@@ -1,4 +1,4 @@
-"""A connection to a controller: what it has to offer, and the one to a URL."""
+"""Connections to a controller: the protocol, and the connection to a URL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import httpx
 import orchestrator
 
 AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}", "Cache-Control": "no-cache"}
-"""Who asks, and that answers are to have the newest progress of jobs."""
+"""Headers of every request: the client's version, and that answers need the newest progress."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
 class Secret(Protocol):
-    """A text that is not printed."""
+    """A text that is kept out of logs and messages."""
 
     def get_secret_value(self) -> str:
         """Return the text."""
@@ -32,7 +32,7 @@ class ControllerConnection(Protocol):
 
     @property
     def home(self) -> Path | None:
-        """The controller's files, where they are on this computer."""
+        """Return the controller's data folder; None if the controller is not on this computer."""
         ...
 
     def open(self) -> httpx.Client:
@@ -48,12 +48,15 @@ class ControllerConnection(Protocol):
 
 
 def is_healthy(http: httpx.Client, *, timeout_s: float) -> bool:
-    """Whether a controller answers that it is alive. Raises httpx.TransportError."""
+    """Whether a controller answers its health check.
+
+    Raises httpx.TransportError without an answer.
+    """
     return http.get("/healthz", timeout=timeout_s).is_success
 
 
 class RemoteConnection:
-    """The controller at a URL."""
+    """The connection to the controller at a URL."""
 
     home = None
 
@@ -62,7 +65,7 @@ class RemoteConnection:
         self._token = token
 
     def open(self) -> httpx.Client:
-        """See `ControllerConnection`."""
+        """Return a client that sends the token; it is not connected yet."""
         headers = {**AGENT}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"

@@ -9,7 +9,7 @@ class SeatrialError(Exception):
     """An error that a person can fix."""
 
     def __init__(self, *lines: str) -> None:
-        """`lines` are whole sentences."""
+        """Store the message, which consists of `lines`: whole sentences."""
         super().__init__("\n".join(lines))
         self.lines = lines
 
@@ -25,23 +25,26 @@ class RefusalError(SeatrialError):
     """The controller answered with a problem document."""
 
     def __init__(self, status: int, lines: Sequence[str], errors: Sequence[str] = ()) -> None:
-        """`status` is HTTP's; `errors` are messages about places in a file, with their position."""
+        """Store the HTTP status and the message.
+
+        `errors` replace `lines`: messages about a file, each with its position in the file.
+        """
         super().__init__(*(errors or lines))
         self.status = status
 
 
 class UnreadableAnswerError(SeatrialError):
-    """The answer lacks what its record has, as an outcome that only newer versions have."""
+    """The answer does not fit its record, such as an outcome that only newer versions know."""
 
 
 class WaitedTooLongError(SeatrialError):
-    """The run goes on, and the time is up."""
+    """The time limit of a wait was reached; the run continues."""
 
 
 _GATEWAY = frozenset({502, 503, 504})
 
 
 def is_out_of_reach(error: SeatrialError) -> bool:
-    """Whether no controller answered: none was reached, or a proxy said that it reached none."""
+    """Whether no controller was reached: nothing answered, or a proxy answered 502, 503 or 504."""
     gateway = isinstance(error, RefusalError) and error.status in _GATEWAY
     return gateway or isinstance(error, NoControllerError)

@@ -1,4 +1,4 @@
-"""Requests to a controller about failures: known issues, quarantines, tests over time."""
+"""Requests to a controller about failures: known issues, quarantines, histories of tests."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class FailureRequests(Client):
     def failure_groups(
         self, run: str | None = None, *, product: str | None = None, runs: int | None = None
     ) -> Answer[FailureGroupListResponse]:
-        """Return the failures by signature: of a run, or of the newest runs, 50 by default."""
+        """Return the failure groups of a run, or of the newest runs (50 by default)."""
         answer = self.get("/failure-groups", run=run, product=product, runs=runs)
         return Answer(answer, FailureGroupListResponse)
 
     def known_issues(self, product: str | None = None) -> AnswerList[KnownIssueResponse]:
-        """Return the known issues, expired ones included; of one product or of all."""
+        """Return the known issues of one product or of all, with the expired ones."""
         return AnswerList(self.every("/known-issues", product=product), KnownIssueResponse)
 
     def add_known_issue(
@@ -45,17 +45,17 @@ class FailureRequests(Client):
         url: str = "",
         max_failures: int | None = None,
     ) -> Answer[KnownIssueResponse]:
-        """Add a known issue, which explains failures and changes no count.
+        """Add a known issue. It explains failures, and changes no count.
 
         Args:
             product: The payload's name.
-            title: What is wrong.
+            title: One line that says what is wrong.
             owner: The name of the person who fixes it.
             expires: The last day on which it applies.
             match: The failures that it explains.
-            scope: Where it applies.
-            url: The issue in a tracker.
-            max_failures: If more results of a run match, the rest count as new failures.
+            scope: The platforms, jobs and versions that it applies to.
+            url: The URL of the issue in a tracker.
+            max_failures: Maximum results of a run that it explains; further ones are new failures.
         """
         body: Json = {"product": product, "title": title, "owner": owner, "url": url}
         body |= {"expires": str(expires), "match": asdict(match), "scope": asdict(scope)}
@@ -68,7 +68,7 @@ class FailureRequests(Client):
         return Answer(self.post(path), KnownIssueResponse)
 
     def quarantines(self, product: str | None = None) -> AnswerList[QuarantineResponse]:
-        """Return the quarantines, expired ones included; of one product or of all."""
+        """Return the quarantines of one product or of all, with the expired ones."""
         return AnswerList(self.every("/quarantines", product=product), QuarantineResponse)
 
     def add_quarantine(
@@ -86,12 +86,12 @@ class FailureRequests(Client):
 
         Args:
             product: The payload's name.
-            nodeid: The test.
-            reason: Why it is flaky, as far as is known.
+            nodeid: The test's node id.
+            reason: Why the test is flaky, as far as is known.
             owner: The name of the person who fixes it.
-            days: Until it expires.
-            platforms: Only there; all by default.
-            returns_after: Passes in a row, on each platform, that end it.
+            days: Number of days until the quarantine expires.
+            platforms: The platforms on which it applies; all by default.
+            returns_after: Number of passes in a row, on each platform, that end the quarantine.
         """
         body: Json = {"product": product, "nodeid": nodeid, "reason": reason, "owner": owner}
         body |= {"days": days, "platforms": [*platforms], "returns_after": returns_after}
@@ -103,19 +103,22 @@ class FailureRequests(Client):
         return Answer(self.post(path), QuarantineResponse)
 
     def suggested_quarantines(self, product: str | None = None) -> AnswerList[SuggestedQuarantine]:
-        """Return the tests that are flaky by their history."""
+        """Return the flaky tests for which a quarantine is suggested."""
         path = "/quarantines/suggestions"
         return AnswerList(self.get(path, product=product), SuggestedQuarantine)
 
     def known_tests(
         self, product: str, *, job: str | None = None, contains: str | None = None
     ) -> AnswerList[KnownTestResponse]:
-        """Return the tests of a product; of one job, or whose node ids contain a text."""
+        """Return the tests of a product.
+
+        `job` and `contains`, a part of the node id, are optional filters.
+        """
         answer = self.every("/tests", product=product, job=job, contains=contains)
         return AnswerList(answer, KnownTestResponse)
 
     def test_history(self, test: int, *, limit: int | None = None) -> Answer[HistoryResponse]:
-        """Return the newest results of a test under all its names, 200 by default."""
+        """Return the newest results of a test under all its names; `limit` is 200 by default."""
         return Answer(self.get(f"/tests/{test}/history", limit=limit), HistoryResponse)
 
     def benchmark_series(
@@ -126,21 +129,24 @@ class FailureRequests(Client):
         platform: str | None = None,
         runs: int | None = None,
     ) -> AnswerList[BenchmarkSeries]:
-        """Return a benchmark, ``job/metric``, over the newest runs: one series per platform."""
+        """Return the values of a benchmark (``job/metric``) over the newest runs, by platform."""
         path = f"/benchmarks/{quote(benchmark, safe='/')}/series"
         answer = self.get(path, product=product, platform=platform, runs=runs)
         return AnswerList(answer, BenchmarkSeries)
 
     def aliases(self, product: str | None = None, *, state: str | None = None) -> AnswerList[Alias]:
-        """Return the aliases of tests; only ``suggested``, ``confirmed`` or ``rejected`` ones."""
+        """Return the aliases of tests.
+
+        `state` selects the ``suggested``, ``confirmed`` or ``rejected`` ones.
+        """
         return AnswerList(self.every("/aliases", product=product, state=state), Alias)
 
     def match_tests(self, old: str, new: str) -> Answer[Matching]:
-        """Compare the tests of two runs; possible aliases are suggested, and nothing is merged."""
+        """Compare the tests of two runs, and suggest aliases; no tests are merged."""
         return Answer(self.post("/aliases", {"old_run": old, "new_run": new}), Matching)
 
     def decide_alias(
         self, alias: int, decision: Literal["confirm", "reject", "undo"]
     ) -> Answer[Alias]:
-        """Confirm or reject an alias, or withdraw the decision."""
+        """Confirm or reject a suggested alias, or undo an earlier decision."""
         return Answer(self.post(f"/aliases/{alias}/{decision}"), Alias)

@@ -1,4 +1,4 @@
-"""Python client of a controller: one method for each thing that it is asked."""
+"""Python client of a controller: one method for each request."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from orchestrator.domain.schedule import Firing, ScheduleResponse
 
 
 class Seatrial(RunRequests, GateRequests, FailureRequests):
-    """Client of one controller; one thread at a time may use it.
+    """Client of one controller; only one thread at a time may use it.
 
-    A run is named by its id, the beginning of one, or ``latest``. What costs money or changes a
-    run takes a key: a second request with the same key changes nothing and has the first one's
-    answer. Without one, a key is made for the call, so that its own retries are safe. `document`
-    is the file's name in messages about a file.
+    Runs are named by their id, the beginning of their id, or ``latest``. Methods that cost
+    money or change a run accept a key: a second request with the same key changes nothing and
+    returns the answer of the first one. Without a key, one is made for each call, so that its
+    own retries are safe. `document` is the name of the file in messages about the file.
 
-    Raises NoControllerError if no controller answers, and RefusalError, with the controller's
-    sentences and the status, if it refuses.
+    Raises NoControllerError if no controller answers. Raises RefusalError, with the
+    controller's message and the HTTP status, if the controller refuses the request.
     """
 
     def __enter__(self) -> Self:
@@ -53,17 +53,20 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         self.close()
 
     def machines(self, *, orphans: bool = False) -> Answer[InventoryResponse]:
-        """Return the project's cloud resources; with `orphans` those without an owner only."""
+        """Return the project's cloud resources; with `orphans`, only those without an owner."""
         answer = self.get("/machines", orphans="true" if orphans else None)
         return Answer(answer, InventoryResponse)
 
     def terminate_machine(self, provider: str, machine: str) -> Answer[ResourceResponse]:
-        """Terminate a machine without an owner; `cancel` of its run releases a leased one."""
+        """Terminate a machine that belongs to no run; `cancel` releases the machines of a run."""
         path = f"/machines/{quote(provider, safe='')}/{quote(machine, safe='/')}/terminate"
         return Answer(self.post(path), ResourceResponse)
 
     def terminate_all(self) -> Answer[StopReport]:
-        """Cancel every run and end every machine; repeat it until the report's items are empty."""
+        """Cancel every run and terminate every machine.
+
+        Repeat the call until the report has no items.
+        """
         return Answer(self.post("/machines/terminate-all"), StopReport)
 
     def run_cost(self, name: str = LATEST) -> Answer[RunCost]:
@@ -71,23 +74,26 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         return Answer(self.get("/costs", run=self.run(name).record.id), RunCost)
 
     def costs(self, *, days: int | None = None) -> Answer[Spending]:
-        """Return the costs of the runs of the last days, 30 if none are given, and the budgets."""
+        """Return the costs of the runs of the last days, and the use of the budgets.
+
+        `days` is 30 by default.
+        """
         return Answer(self.get("/costs", days=days), Spending)
 
     def prices(self) -> AnswerList[Price]:
-        """Return the prices in use."""
+        """Return the current prices."""
         return AnswerList(self.get("/costs/prices"), Price)
 
     def refresh_prices(self) -> Answer[Refreshed]:
-        """Read the prices anew from the providers; an uncertain one replaces none."""
+        """Read the prices from the providers again; an uncertain price replaces no stored one."""
         return Answer(self.post("/costs/refresh"), Refreshed)
 
     def platforms(self) -> AnswerList[PlatformResponse]:
-        """Return the providers, with the keys that a platform of each may have."""
+        """Return the providers, with the allowed keys of their platforms."""
         return AnswerList(self.get("/platforms"), PlatformResponse)
 
     def channels(self) -> AnswerList[ChannelResponse]:
-        """Return the channels, with their health."""
+        """Return the channels with their health."""
         return AnswerList(self.get("/channels"), ChannelResponse)
 
     def add_channel(
@@ -101,16 +107,16 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         token_from: str = "",
         api_base: str | None = None,
     ) -> Answer[NewChannelResponse]:
-        """Add a channel. The answer has its signing secret, which no other has.
+        """Add a channel. Only this answer contains its signing secret.
 
         Args:
-            name: Letters, digits, ``.``, ``_`` and ``-``.
+            name: Its name: letters, digits, ``.``, ``_`` and ``-``.
             target: A URL; ``owner/repository`` for ``github``.
             kind: ``webhook``, ``slack`` or ``github``.
-            lineages: Patterns of the lineages that it is told of; all by default.
-            allow_private: Whether the receiver may be in your own network.
+            lineages: Patterns of the lineages that the channel is notified of; all by default.
+            allow_private: Whether the receiver may be in a private network.
             token_from: Where the controller finds GitHub's token: ``env:NAME`` or ``file:NAME``.
-            api_base: The API of a GitHub of your own.
+            api_base: The URL of the API of a GitHub Enterprise server.
         """
         body: dict[str, object] = {"name": name, "target": target, "kind": kind}
         body |= {"lineages": [*lineages], "allow_private": allow_private}
@@ -118,21 +124,21 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         return Answer(self.post("/channels", body), NewChannelResponse)
 
     def test_channel(self, channel: str, *, commit: str = "") -> Answer[DeliveryReceipt]:
-        """Send a test message now; with a commit, a real status of GitHub there."""
+        """Send a test message now; with a commit, set a status of that commit on GitHub."""
         body = {"git_sha": commit}
         return Answer(self.post(f"{_channel_path(channel)}/test", body), DeliveryReceipt)
 
     def rotate_channel(self, channel: str, *, overlap_hours: float = 24) -> Answer[RenewedResponse]:
-        """Create a new signing secret; the old one is valid for some hours more."""
+        """Create a new signing secret; the old one stays valid for `overlap_hours`."""
         body = {"overlap_hours": overlap_hours}
         return Answer(self.post(f"{_channel_path(channel)}/rotate", body), RenewedResponse)
 
     def remove_channel(self, channel: str) -> None:
-        """Delete a channel; waiting deliveries are not sent."""
+        """Delete a channel; its waiting deliveries are discarded."""
         self.delete(_channel_path(channel))
 
     def deliveries(self, channel: str, *, limit: int = 20) -> AnswerList[DeliveryResponse]:
-        """Return what was sent to a channel, newest first."""
+        """Return the deliveries to a channel, newest first."""
         path = f"{_channel_path(channel)}/deliveries"
         return AnswerList({"items": [*newest(self, path, limit=limit)]}, DeliveryResponse)
 
@@ -141,26 +147,26 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         return AnswerList(self.every("/tokens"), Token)
 
     def create_token(self, name: str, scope: str, *, days: int | None = 90) -> Answer[NewToken]:
-        """Create a token. The answer has its secret, which no other has.
+        """Create a token. Only this answer contains its secret.
 
         Args:
-            name: Its owner.
+            name: The owner's name.
             scope: ``read``, ``run``, ``gate`` or ``admin``; each includes the ones before it.
-            days: Until it expires; None for never.
+            days: Number of days until it expires; None for never.
         """
         body = {"name": name, "scope": scope, "days": days}
         return Answer(self.post("/tokens", body), NewToken)
 
     def revoke_token(self, token: str) -> None:
-        """Revoke a token, by its id."""
+        """Revoke the token with this id."""
         self.delete(f"/tokens/{quote(token, safe='')}")
 
     def sessions(self) -> AnswerList[BrowserSession]:
-        """Return the browsers that are signed in."""
+        """Return the sessions of the signed-in browsers."""
         return AnswerList(self.every("/sessions"), BrowserSession)
 
     def revoke_session(self, session: str) -> None:
-        """Revoke a browser session: the browser has to sign in again."""
+        """Revoke a browser session, so that the browser has to sign in again."""
         self.delete(f"/sessions/{quote(session, safe='')}")
 
     def audit_entries(
@@ -174,10 +180,10 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         """Yield the entries of the audit log, newest first.
 
         Args:
-            limit: At most so many.
+            limit: Maximum number of entries.
             since: Only entries at or after this time, in RFC 3339.
-            actor: Only what the owner of this token did.
-            resource: Only of ``schedules``, or of ``schedules/nightly``.
+            actor: Only changes by the owner of this token.
+            resource: Only changes of this path, such as ``schedules`` or ``schedules/nightly``.
         """
         asked = {"since": since, "actor": actor, "resource": resource}
         for entry in newest(self, "/audit", limit=limit, **asked):
@@ -187,26 +193,30 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
     def audit_export(
         self, *, since: str | None = None, actor: str | None = None, resource: str | None = None
     ) -> Iterator[Iterator[str]]:
-        """Open the audit log as lines of JSON, oldest first; the filters of `audit_entries`."""
+        """Open the audit log as JSON lines, oldest first; usable as a context manager.
+
+        The filters are those of `audit_entries`.
+        """
         asked = {"since": since, "actor": actor, "resource": resource}
         with self.stream("/audit/export", params=asked) as answer:
             yield answer.iter_text()
 
     def verify_audit(self, *, head: str | None = None) -> Answer[AuditVerification]:
-        """Return whether every entry of the audit log is as it was written.
+        """Verify the audit log: whether every entry is as it was written.
 
-        `head` is a digest that was printed earlier: an entry must still have it.
+        `head` is a digest that was printed earlier; an entry must still have it.
         """
         return Answer(self.get("/audit/verification", head=head), AuditVerification)
 
     def preview_prune(self, *, days: int | None = None) -> Answer[PruneReport]:
-        """Return what `prune` would remove."""
+        """Return a report of everything that `prune` would remove."""
         return Answer(self.get("/prune", days=days), PruneReport)
 
     def prune(self, *, days: int | None = None) -> Answer[PruneReport]:
-        """Remove what the retention policy does not keep; repeat it until `is_complete`.
+        """Remove everything that the retention policy does not keep.
 
-        With `days`, nothing is kept for longer, except for what the policy keeps for ever.
+        Repeat the call until `is_complete`. `days` limits every period of the policy,
+        except for what the policy keeps for ever.
         """
         body = {} if days is None else {"days": days}
         return Answer(self.post("/prune", body), PruneReport)
@@ -222,7 +232,10 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
     def add_schedule(
         self, body: Mapping[str, object], *, replaces: bool = False, document: str = ""
     ) -> Answer[ScheduleResponse]:
-        """Add a schedule, or change the one of this name: the body of ``POST /schedules``."""
+        """Add a schedule; with `replaces`, change the schedule of that name.
+
+        `body` is the body of ``POST /schedules``.
+        """
         if replaces:
             answer = self.put(_schedule_path(str(body["name"])), body, document=document)
         else:
@@ -230,19 +243,19 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         return Answer(answer, ScheduleResponse)
 
     def pause_schedule(self, name: str) -> Answer[ScheduleResponse]:
-        """Pause a schedule; running firings continue."""
+        """Pause a schedule; the firings in progress continue."""
         return Answer(self.post(f"{_schedule_path(name)}/pause"), ScheduleResponse)
 
     def resume_schedule(self, name: str) -> Answer[ScheduleResponse]:
-        """Resume a schedule; firings that were missed are not caught up."""
+        """Resume a schedule; missed firings are not repeated."""
         return Answer(self.post(f"{_schedule_path(name)}/resume"), ScheduleResponse)
 
     def trigger_schedule(self, name: str) -> Answer[Firing]:
-        """Fire a schedule now, paused or not."""
+        """Fire a schedule now, even if it is paused."""
         return Answer(self.post(f"{_schedule_path(name)}/trigger"), Firing)
 
     def remove_schedule(self, name: str) -> None:
-        """Delete a schedule and its firings; its runs and verdicts stay."""
+        """Delete a schedule and its firings; its runs and verdicts are kept."""
         self.delete(_schedule_path(name))
 
 

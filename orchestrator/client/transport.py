@@ -1,4 +1,4 @@
-"""Requests to a controller: typed errors, retries, problem documents, records of answers."""
+"""Transport of requests to a controller: retries, typed errors, records of answers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _UNKNOWN = frozenset({404, 405, 501})
 _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
 _PAGE = 200
-"""Maximum items that the controller answers at once."""
+"""Maximum number of items on a page of a list."""
 _LONGEST_WAIT_S = 600
 """Maximum seconds for which a request waits because the controller has too many of them (429)."""
 _WORK_S = 3600.0
-"""Maximum seconds that the controller may take to process an upload."""
+"""Maximum seconds for which an upload's answer is waited for."""
 
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
@@ -39,47 +39,47 @@ T = TypeVar("T")
 
 
 class WallClock(Protocol):
-    """The clock, and waiting."""
+    """The clock, which can also wait."""
 
     def now(self) -> datetime:
-        """Return the time, aware, in UTC."""
+        """Return the current time in UTC, with its zone."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for this many seconds."""
         ...
 
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """An answer of the controller."""
+    """One JSON object that the controller answered."""
 
     json: Json
-    """As it was sent, with what this version does not know."""
+    """The object as it was sent, with the fields that this version does not know."""
     kind: type[T] = field(repr=False)
 
     @cached_property
     def record(self) -> T:
-        """The answer as a record. Raises UnreadableAnswerError."""
+        """Parse the answer into its record. Raises UnreadableAnswerError."""
         return read(self.kind, self.json)
 
 
 @dataclass(frozen=True)
 class AnswerList(Generic[T]):
-    """A list that the controller answered."""
+    """A list of items that the controller answered."""
 
     json: Json
     kind: type[T] = field(repr=False)
 
     @cached_property
     def records(self) -> tuple[T, ...]:
-        """The items as records. Raises UnreadableAnswerError."""
+        """Parse the items into records. Raises UnreadableAnswerError."""
         return read_items(self.kind, self.json)
 
 
 @dataclass(slots=True)
 class _Waits:
-    """Seconds that a request may still be told to wait, over all of its tries."""
+    """Seconds for which a request may still wait after 429 answers, over all of its tries."""
 
     left_s: float
 
@@ -92,10 +92,10 @@ class _Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     json: object = None
     upload: Callable[[], Iterator[bytes]] | None = None
-    """Opens the upload; called once per try."""
+    """Opens the upload's content; called once per try."""
     document: str = ""
     patience_s: float | None = None
-    """Time limit of the answer in seconds, if it is longer than usual."""
+    """Time limit of the answer in seconds; None for the usual limit."""
 
     @property
     def can_repeat(self) -> bool:
@@ -114,7 +114,7 @@ class _Request:
 
 
 class Client:
-    """Sends requests to one controller. Raises NoControllerError, RefusalError."""
+    """Sends requests to one controller. Raises NoControllerError or RefusalError."""
 
     def __init__(
         self,
@@ -126,10 +126,12 @@ class Client:
         heard: Callable[[str], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pauses_s` are the waits between tries, in seconds; there is one more try than waits.
+        """Create a client that connects with its first request.
 
-        `timeout_s` limits a connection and an answer instead of the usual limits; `heard` is called
-        with one line per answer, `say` with what a person has to know while a request waits.
+        `pauses_s` are the waits between tries, in seconds; there is one more try than
+        waits. `timeout_s` replaces the usual time limits of connections, answers and waits.
+        `heard` is called with one line per answer; `say` is called with messages for a
+        person while a request waits.
         """
         self._heard = heard
         self._say = say
@@ -140,18 +142,18 @@ class Client:
         self._http: httpx.Client | None = None
 
     def get(self, path: str, **params: str | int | None) -> Json:
-        """Return a JSON object."""
+        """Send a GET, and return the JSON object of the answer."""
         return _object(self._send(_Request("GET", path, params=params)))
 
     def every(self, path: str, *, cursor: str = "after", **filters: str | int | None) -> Json:
-        """Return every item of a list, of all of its pages.
+        """Return all items of a list, from all of its pages.
 
-        `cursor` is the parameter that takes `next` of the page before.
+        `cursor` is the query parameter that takes the value ``next`` of the previous page.
         """
         return {"items": [*_listed(self, path, cursor, filters)]}
 
     def text(self, path: str, **params: str | int | None) -> str:
-        """Return a document as text."""
+        """Send a GET, and return the answer as text."""
         return self._send(_Request("GET", path, params=params)).text
 
     def has(self, path: str) -> bool:
@@ -173,9 +175,9 @@ class Client:
         document: str = "",
         **params: str | int | None,
     ) -> Json:
-        """Send a POST; with a key it is idempotent.
+        """Send a POST, and return the JSON object of the answer; with a key it is idempotent.
 
-        `document` is the file whose lines a refusal talks of.
+        `document` is the name of the file that the lines of a refusal belong to.
         """
         headers = {"Idempotency-Key": key} if key else {}
         request = _Request(
@@ -189,7 +191,7 @@ class Client:
         return _object(self._send(request))
 
     def put(self, path: str, body: Mapping[str, object], *, document: str = "") -> Json:
-        """Send a PUT; `document` as in `post`."""
+        """Send a PUT, and return the JSON object of the answer; `document` as in `post`."""
         return _object(self._send(_Request("PUT", path, json=dict(body), document=document)))
 
     def delete(self, path: str) -> None:
@@ -197,7 +199,7 @@ class Client:
         self._send(_Request("DELETE", path))
 
     def put_file(self, path: str, file: Path, *, sent: Callable[[int], None]) -> Json:
-        """Upload a file; `sent` is called with the number of bytes sent."""
+        """Upload a file by PUT; `sent` is called with the number of bytes sent so far."""
         size = file.stat().st_size
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         request = _Request(
@@ -210,7 +212,7 @@ class Client:
         return _object(self._send(request))
 
     def post_file(self, path: str, file: Path, *, key: str, **params: str | int | None) -> Json:
-        """Upload a file and wait for the result, without a time limit."""
+        """Upload a file by POST, and wait for the result for up to an hour."""
         headers = {
             "Content-Type": "application/octet-stream",
             "Content-Length": str(file.stat().st_size),
@@ -228,7 +230,7 @@ class Client:
         return _object(self._send(request))
 
     def log_bytes(self, path: str, *, after: int) -> tuple[bytes, int]:
-        """Return raw bytes of a log, and the next offset."""
+        """Return a part of a log from the byte `after` on, and the offset of the next part."""
         headers = {"Accept": "application/octet-stream"}
         answer = self._send(
             _Request(
@@ -246,7 +248,10 @@ class Client:
         params: Mapping[str, str | int | None] | None = None,
         silence_s: float = 60.0,
     ) -> Iterator[httpx.Response]:
-        """Stream a body; ends after this long without data."""
+        """Open a GET whose body is streamed; usable as a context manager.
+
+        Raises NoControllerError after `silence_s` seconds without data.
+        """
         timeout = httpx.Timeout(silence_s, connect=5.0)
         try:
             with contextlib.ExitStack() as opened:
@@ -272,7 +277,7 @@ class Client:
 
     @contextlib.contextmanager
     def _bytes(self, path: str, **params: str | int | None) -> Iterator[Iterator[bytes]]:
-        """Open a file of the controller, whose pieces are yielded as they come."""
+        """Open a file of the controller; yields an iterator of its pieces."""
         with self.stream(path, params=params) as answer:
             yield answer.iter_bytes()
 
@@ -287,7 +292,7 @@ class Client:
         return answer
 
     def _persist(self, request: _Request) -> httpx.Response:
-        """Retry until the answer is final."""
+        """Send a request again until its answer is final or the tries are used up."""
         can_repeat, waits = request.can_repeat, self._waits()
         for pause_s in (*self._pauses_s, None):
             try:
@@ -296,7 +301,7 @@ class Client:
                 self._heard(f"{request.method} {request.path}: {answer.status_code} in {took}")
             except (httpx.TransportError, NoControllerError) as error:
                 self._drop()
-                # A connection that was never made has sent nothing.
+                # If the connection was never made, nothing was sent.
                 unsent = isinstance(error, httpx.ConnectError | NoControllerError)
                 if pause_s is None or not (can_repeat or unsent):
                     failure = _unreachable(self.line.where, error)
@@ -314,9 +319,9 @@ class Client:
         return _Waits(_LONGEST_WAIT_S if self._timeout_s is None else self._timeout_s)
 
     def _in_turn(self, send: Callable[[], httpx.Response], waits: _Waits) -> httpx.Response:
-        """Send a request, again after each 429 that says for how long to wait.
+        """Send a request, and repeat it after each 429 answer that has a Retry-After.
 
-        Nothing was done for such an answer, so that every request can be repeated.
+        The controller has done nothing for a 429, so that every request can be repeated.
         """
         while True:
             answer = send()
@@ -354,7 +359,7 @@ def _patient(seconds: float) -> httpx.Timeout:
 
 
 def _is_in_flight(answer: httpx.Response) -> bool:
-    """Whether an earlier try of the same request is in progress."""
+    """Whether an earlier try of the same request is still in progress."""
     return answer.status_code == _IN_FLIGHT and "Idempotency-Key" in answer.request.headers
 
 
@@ -378,7 +383,7 @@ def _object(answer: httpx.Response) -> Json:
 
 
 def _stranger(answer: httpx.Response) -> str:
-    """Return the sentence about an answer that is not a controller's, as a proxy's page."""
+    """Return the message about an answer that no controller sent, such as a proxy's page."""
     said = _MEDIA_TYPE.match(answer.headers.get("content-type", ""))
     kind = said.group() if said else "no content type"
     return (
@@ -411,7 +416,7 @@ def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | NoCon
         body = answer.json()
     except ValueError:
         body = None
-    # Answers to HEAD have no body, and a proxy answers other requests with pages of its own.
+    # Answers to HEAD have no body; a proxy answers other requests with its own pages.
     if body is None and answer.request.method != "HEAD":
         sentence = _stranger(answer)
         if answer.status_code in _UNKNOWN:
@@ -454,14 +459,15 @@ def _error(name: str, error: Mapping[str, object]) -> str:
 
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Return the cached parser of a record, since creating it is slow."""
+    """Return the parser of a record; it is cached, because creating it is slow."""
     return TypeAdapter(kind)
 
 
 def read(kind: type[T], answer: object) -> T:
-    """Parse an answer; unknown keys are ignored.
+    """Parse an answer into a record; unknown keys are ignored.
 
-    Raises UnreadableAnswerError, as for an outcome that only newer controllers have.
+    Raises UnreadableAnswerError if a value does not fit, such as an outcome of newer
+    controllers.
     """
     try:
         found: T = _adapter(kind).validate_python(answer, extra="ignore")  # type: ignore[arg-type]  # a class has a hash
@@ -482,12 +488,12 @@ class _ListedPage:
 
 
 def key_of(given: str | None) -> str:
-    """Return the key of a request, a new one if none is given."""
+    """Return the given idempotency key, or a new one."""
     return given or secrets.token_hex(16)
 
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
-    """Yield the first items of a list that is answered in pages. Raises SeatrialError."""
+    """Yield the first items of a list, page by page. Raises SeatrialError."""
     return _listed(client, path, "before", filters, limit)
 
 
@@ -498,9 +504,9 @@ def _listed(
     filters: Mapping[str, str | int | None],
     limit: int | None = None,
 ) -> Iterator[Json]:
-    """Yield the items of a list, whose pages the parameter `cursor` asks for.
+    """Yield the items of a list, page by page; all of them without a `limit`.
 
-    All of them without a `limit`.
+    `cursor` is the query parameter that takes the value ``next`` of the previous page.
     """
     following: str | int | None = None
     count = 0

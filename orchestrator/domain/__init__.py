@@ -1,1 +1,1 @@
-"""Values and rules of validation; standard library only, no I/O, no clock."""
+"""Values and rules of validation; no I/O, no clock, and only the standard library."""

@@ -1,4 +1,4 @@
-"""Models of accelerators, and the devices of the clouds' instance types, as far as verified."""
+"""Models of accelerators, and the verified accelerators of cloud instance types."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _ARCHITECTURES = {
     "10.3": "Blackwell",
     "12.0": "Blackwell",
 }
-"""NVIDIA's architectures by compute capability."""
+"""NVIDIA's architecture of each compute capability."""
 
 
 def architecture(capability: str) -> str:
-    """Return NVIDIA's architecture of a compute capability; empty if none is recorded."""
+    """Return NVIDIA's architecture of a compute capability; empty if it is unknown."""
     return _ARCHITECTURES.get(capability, "")
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorModel:
-    """A model of accelerator."""
+    """An accelerator model."""
 
     name: str
     capability: str = ""
     """NVIDIA's compute capability; empty for other vendors."""
     memory_gb: int = 0
-    """Marketed memory; 0 if it is not recorded."""
+    """Memory in GB, as marketed; 0 if it is not recorded."""
     instances: tuple[str, ...] = ()
-    """Prefixes of its instance types."""
+    """Prefixes of the instance types that have this accelerator."""
 
     @property
     def architecture(self) -> str:
-        """Return the architecture of the accelerator's compute capability."""
+        """The architecture of the accelerator; empty if it is unknown."""
         return architecture(self.capability)
 
 
@@ -62,26 +62,26 @@ MODELS = (
 )
 """Every known model."""
 NAMES: Mapping[str, str] = {model.name.lower().removeprefix("tpu "): model.name for model in MODELS}
-"""Models by the word of a platform's id: ``h100``, ``v5e``."""
+"""Model names by the word of a platform's id, such as ``h100`` or ``v5e``."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdWords:
-    """Words of platforms' ids that promise hardware or an operating system."""
+    """Words in platform ids that imply an accelerator or an operating system."""
 
     pattern: str
-    """Of one or several words in small letters, with ``-`` between them."""
+    """Regular expression of one or more lower-case words, joined by ``-``."""
     examples: tuple[str, ...]
     device: str = ""
-    """Words of the accelerator's name, with the pattern's groups: ``RTX \\1``."""
+    r"""Words of the accelerator's name; may refer to groups of the pattern: ``RTX \\1``."""
     system: str = ""
     """Words of the operating system and the CPU's architecture."""
 
 
 ANY_GPU = "GPU"
-"""Accelerator that any GPU is, and no TPU chip."""
+"""The name for any GPU; no TPU chip matches it."""
 UNSEEN_DEVICES = frozenset({"gaudi", "trainium", "inferentia", "apple"})
-"""Accelerators that no tool that the agent asks can name."""
+"""Accelerators that none of the agent's tools can report."""
 
 ID_WORDS = (
     IdWords(f"({'|'.join(NAMES)})", tuple(NAMES), device=r"\1"),
@@ -137,18 +137,18 @@ ID_WORDS = (
     IdWords("s390x", ("s390x",), system="s390x"),
     IdWords(r"(?:x86-64|amd64|x64)", ("x86-64", "amd64", "x64"), system="x86_64"),
 )
-"""What ids promise. Of an id's accelerators the first row counts."""
+"""Words that imply hardware; of several accelerators in one id the first row counts."""
 _COUNTED = r"(?:(?P<before>\d{1,2})(?:x-?)?)?PATTERN(?:SUFFIX)?(?:-?x(?P<after>[1-9]|1[0-6]))?"
 _SUFFIX = r"pcie|sxm\d?|nvl\d{0,2}|hbm\d?|gpus?|box|host|node|vm|s"
-"""What may follow a model in one word: ``a100sxm4``."""
+"""Suffixes that may follow a model within one word, as in ``a100sxm4``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImpliedHardware:
-    """The hardware that a platform's id implies; empty if it implies none."""
+    """The hardware that a platform's id implies; fields are empty if it implies none."""
 
     device: str = ""
-    """Words of an accelerator's name."""
+    """Words of the accelerator's name."""
     count: int = 0
     """Minimum number of these accelerators; 0 if the id has no number."""
     system: str = ""
@@ -185,7 +185,7 @@ def _expanded(template: str, groups: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InstanceDevice:
-    """The accelerators of an instance type, as far as they were verified."""
+    """The verified accelerator of an instance type."""
 
     name: str
     compute_capability: str = ""
@@ -207,4 +207,4 @@ INSTANCE_DEVICES: Mapping[str, InstanceDevice] = {
     "v5litepod-4": InstanceDevice("TPU v5e"),
     "v5litepod-8": InstanceDevice("TPU v5e"),
 }
-"""Devices by instance type (for TPUs: accelerator type)."""
+"""Verified accelerators by instance type (for TPUs, by accelerator type)."""

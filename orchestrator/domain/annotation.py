@@ -1,4 +1,4 @@
-"""Annotations that a person adds to the reports of a stored run: a file, or a single annotation."""
+"""Annotations that a person adds to the reports of a stored run, alone or in a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 
 MOST_ANNOTATIONS = 100
-"""Limit of annotations per file or request."""
+"""Maximum number of annotations per file or request."""
 _LONGEST = {"text": 65_536, "problem": 65_536, "before": 65_536, "after": 65_536}
 _LONGEST_LINE = 300
 _MOST_FILES = 200
@@ -24,22 +24,22 @@ NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationText:
-    """The text fields of an annotation, wherever it is written."""
+    """The text fields of an annotation."""
 
     __pydantic_config__ = STRICT
 
     kind: AnnotationKind
     """The kind of annotation."""
     text: str = ""
-    """Markdown."""
+    """The text, in Markdown."""
     title: str = ""
-    """One line."""
+    """The title, in one line."""
     author: str = ""
     """The author of the annotation."""
     at: str = ""
-    """A date, or a time as in RFC 3339; by default that of the results, or of handing in."""
+    """A date or an RFC 3339 time; by default the time of the results, or of the request."""
     files: tuple[str, ...] = ()
-    """The files that it refers to."""
+    """The files that the annotation refers to."""
     problem: str = ""
     """The problem that a fix solves."""
     before: str = ""
@@ -50,7 +50,10 @@ class AnnotationText:
     """The commit of a fix."""
 
     def about(self, cell: str, *, at: datetime) -> RunAnnotation:
-        """Return the annotation of that cell, or of the run, dated `at` unless it states a time."""
+        """Return the annotation of a cell, dated `at` if it has no time of its own.
+
+        `cell` is empty for an annotation of the whole run.
+        """
         return filled(
             RunAnnotation, self, at=(moment(self.at) if self.at else None) or at, cell=cell
         )
@@ -61,10 +64,10 @@ class Annotation(AnnotationText):
     """An annotation for the reports of a stored run."""
 
     cell: str = ""
-    """The cell that it refers to; the whole run by default."""
+    """The cell that the annotation refers to; empty for the whole run."""
 
     def stated(self, at: datetime) -> RunAnnotation:
-        """Return the annotation, dated `at` unless it states a time."""
+        """Return the annotation, dated `at` if it has no own time."""
         return self.about(self.cell, at=at)
 
 
@@ -75,17 +78,17 @@ class AnnotationsFile:
     __pydantic_config__ = STRICT
 
     annotations: tuple[Annotation, ...]
-    """Narrative, fixes, recommendations, known issues."""
+    """The annotations: narratives, fixes, recommendations, known issues."""
     author: str = ""
-    """The author of annotations that name none."""
+    """The author of all annotations that name none."""
 
     def signed(self) -> tuple[Annotation, ...]:
-        """Return the annotations, each with its author."""
+        """Return the annotations; those without an author get the file's author."""
         return tuple(replace(one, author=one.author or self.author) for one in self.annotations)
 
 
 def moment(text: str) -> datetime | None:
-    """Parse a date (midnight UTC) or an RFC 3339 time; None for anything else."""
+    """Parse a date (midnight UTC) or an RFC 3339 time; return None for any other text."""
     try:
         if len(text) <= len("2026-01-19"):
             return datetime.combine(date.fromisoformat(text), time(), UTC)
@@ -98,7 +101,10 @@ def moment(text: str) -> datetime | None:
 def unsaid(
     written: Iterable[Annotation], known: Sequence[RunAnnotation], *, at: datetime
 ) -> tuple[RunAnnotation, ...]:
-    """Return the annotations not stored yet; one without a time equals a stored one of any time."""
+    """Return the annotations that are not stored yet.
+
+    An annotation without a time equals a stored annotation with any time.
+    """
     timeless = {replace(one, at=at) for one in known}
     exact, fresh = set(known), []
     for one in written:
@@ -111,7 +117,7 @@ def unsaid(
 
 
 def check_annotations(written: Sequence[Annotation], cells: Sequence[str]) -> Iterator[Problem]:
-    """Return every error in well-formed annotations of a run with these cells."""
+    """Yield every problem of annotations of a run that has these cells."""
     if not written:
         yield Problem(("annotations",), "there is none")
     if len(written) > MOST_ANNOTATIONS:

@@ -1,4 +1,4 @@
-"""Attestation: the machine that produced a result, compared with the requested hardware."""
+"""Attestation: the machine that produced results, compared with the requested hardware."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """Vendor and name: ``nvidia NVIDIA L4``."""
+        """Vendor and name, such as ``nvidia NVIDIA L4``."""
         return f"{self.vendor} {self.name}".strip()
 
 
@@ -38,15 +38,15 @@ class Attestation:
     """Facts of the provider: instance id and type, zone, market, image id and name."""
     devices: tuple[Device, ...]
     torch: str
-    """Version in the environment that the jobs ran in; empty while it is unknown."""
+    """Version of torch in the jobs' environment; empty if it is unknown."""
     simulated: bool
-    """The provider is an emulation: no gate accepts these results."""
+    """Whether the provider is an emulation, so that no gate accepts these results."""
     mismatch: str = ""
     """How the devices differ from the requested ones; empty if they match."""
 
 
 def devices_of(probed: Mapping[str, object]) -> tuple[Device, ...]:
-    """Return the devices of the agent's probe."""
+    """Return the devices that the agent's probe found."""
     found = probed.get("devices")
     if not isinstance(found, Sequence) or isinstance(found, str):
         return ()

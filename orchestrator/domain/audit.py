@@ -1,4 +1,4 @@
-"""The audit log: who changed what, from where, when, and with which outcome."""
+"""The audit log: who changed which resource, from where, when, and with which outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 BEGINNING = "0" * 64
-"""The `previous` of the first entry, which has no entry before it."""
+"""The value of `previous` in the first entry."""
 
 
 class AuditOutcome(StrEnum):
@@ -24,7 +24,7 @@ class AuditEntry:
     """An entry of the audit log; never changed or deleted."""
 
     number: int
-    """From 1, without a gap."""
+    """Counted from 1, without gaps."""
     at: datetime
     """When the call arrived, by the controller's clock."""
     actor: str
@@ -39,28 +39,28 @@ class AuditEntry:
     agent: str
     """The User-Agent header; the command line sends its version."""
     operation: str
-    """Operation id of REST, or name of the page's action."""
+    """Operation id of the REST request, or name of the page's action."""
     resource: str
-    """What was changed, as a path: ``schedules/nightly``."""
+    """Path of the changed resource, such as ``schedules/nightly``."""
     project: str
     product: str
-    """Empty where the resource has none."""
+    """The product; empty if the resource belongs to none."""
     outcome: AuditOutcome
     status: int | None
     """HTTP status; null for a change that was stored with its entry."""
     reason: str
-    """Why it was refused or failed, as its caller was told; empty if it was done."""
+    """The message of the refusal or failure that the caller received; empty if it succeeded."""
     before: Mapping[str, object] | None
-    """The resource before, without secrets; null for a new one, or where no row was changed."""
+    """The resource before the change, without secrets; null if it is new or unchanged."""
     after: Mapping[str, object] | None
-    """The resource afterwards, without secrets; null for a deleted one."""
+    """The resource after the change, without secrets; null if it was deleted."""
     previous: str
-    """Digest of the entry before."""
+    """Digest of the previous entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainedEntry(AuditEntry):
-    """An entry with its own digest."""
+    """An audit entry with its own digest."""
 
     digest: str
     """sha256 of the entry's JSON without this field, as it was stored."""
@@ -68,26 +68,26 @@ class ChainedEntry(AuditEntry):
 
 @dataclass(frozen=True, slots=True)
 class AuditFilters:
-    """Which entries are asked for."""
+    """Filters of audit entries; empty fields select every entry."""
 
     since: datetime | None = None
     actor: str = ""
     resource: str = ""
-    """A path, or its beginning: ``schedules`` has ``schedules/nightly``."""
+    """A path or its first parts: ``schedules`` includes ``schedules/nightly``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditVerification:
-    """Whether every entry is what was written, in its place."""
+    """The result of verifying that no audit entry was changed, removed or moved."""
 
     entries: int
-    """Number of entries that were read."""
+    """Number of verified entries."""
     head: str
-    """Digest of the last of them."""
+    """Digest of the last verified entry."""
     broken_at: int | None = None
-    """Number of the first entry that does not fit the chain; null if all do.
+    """Number of the first entry that does not fit the chain; null if all fit.
 
-    The number after the last entry if none has the digest that was asked for.
+    If no entry has the requested digest, it is the number after the last entry.
     """
     reason: str = ""
-    """What is wrong there."""
+    """What is wrong with that entry."""

@@ -1,8 +1,8 @@
 """Bisection: finds the revision that broke tests, between a passing and a failing one.
 
-Revision 0 is expected to pass, the last one is known to fail. The search halves what is between,
-passes over what cannot be built, repeats the two answers that decide, and gives up where one
-revision answers both ways.
+Revision 0 is expected to pass; the last revision is known to fail. The search halves the range
+between the two, and leaves out revisions that cannot be built. It repeats the tests at the two
+revisions that decide. It stops without a result if one revision both passes and fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from orchestrator.domain.retests import tally_words
 
 CONFIRMED = 2
-"""Times that each of the two deciding revisions must give the same result."""
+"""Number of equal results that each of the two deciding revisions needs."""
 
 
 class RevisionResult(StrEnum):
@@ -23,23 +23,23 @@ class RevisionResult(StrEnum):
     GOOD = "good"
     BAD = "bad"
     SKIP = "skip"
-    """The revision cannot be built, or does not run these tests."""
+    """The revision cannot be built, or does not have these tests."""
     FLAKY = "flaky"
-    """The tests both pass and fail with nothing changed."""
+    """The tests pass and fail at the same revision."""
 
 
 Answers = Mapping[int, Sequence[RevisionResult]]
-"""Results by the revision's position, from 0, in the order in which they arrived."""
+"""Results by the position of the revision, from 0, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class BisectRange:
-    """Start of a bisection."""
+    """The revisions and tests of a bisection."""
 
     url: str
     """URL of the repository."""
     good: str
-    """Revision of the last green run; empty without one."""
+    """Revision of the last passing run; empty if there is none."""
     good_run: str
     bad: str
     tests: tuple[str, ...]
@@ -48,29 +48,33 @@ class BisectRange:
 
 @dataclass(frozen=True, slots=True)
 class TryRevision:
-    """Run the tests at this revision."""
+    """The step to run the tests at one revision."""
 
     place: int
     why: str
-    """``check``: whether it passes at all; ``halve``; ``confirm``: once more."""
+    """``check``: whether revision 0 passes; ``halve``: halve the range; ``confirm``: repeat a
+    result."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRevisions:
-    """The change is between two neighbours, or among revisions that could not be tested."""
+    """The result of the search: the last passing and the first failing revision.
+
+    Revisions between the two could not be tested.
+    """
 
     last_good: int
     first_bad: int
 
     @property
     def is_exact(self) -> bool:
-        """Whether exactly one revision was found."""
+        """Whether the two revisions are neighbours, so that exactly one change is to blame."""
         return self.first_bad - self.last_good == 1
 
 
 @dataclass(frozen=True, slots=True)
 class InconclusiveSearch:
-    """No further revision can be tried, and the search has no result."""
+    """The end of a search without a result."""
 
     reason: str
 
@@ -79,8 +83,8 @@ def next_step(places: int, answers: Answers) -> TryRevision | FoundRevisions | I
     """Return the next step of the search.
 
     Args:
-        places: How many revisions there are, the good and the bad one included: 2 or more.
-        answers: What is known. The last revision need not be among them.
+        places: Number of revisions, with the good and the bad one; at least 2.
+        answers: The known results. Those of the last revision may be missing.
     """
     odd = [place for place, said in answers.items() if _is_torn(said)]
     if odd:
@@ -122,7 +126,7 @@ def _search(places: int, answers: Answers) -> TryRevision | FoundRevisions | Inc
 
 
 def _bounds(places: int, answers: Answers) -> tuple[int, int]:
-    """Return the last passing revision before the first failing one, and that one."""
+    """Return the positions of the first failing revision and of the last passing one before it."""
     bad = min((p for p, said in answers.items() if RevisionResult.BAD in said), default=places - 1)
     good = max(p for p, said in answers.items() if RevisionResult.GOOD in said and p < bad)
     return good, bad
@@ -135,9 +139,9 @@ def _is_torn(results: Sequence[RevisionResult]) -> bool:
 
 
 def answer_of(outcomes: Sequence[Mapping[str, str]]) -> RevisionResult:
-    """Return the result of a revision from the outcomes of its tests, one for each run.
+    """Return the result of a revision from the outcomes of its tests; one mapping per repetition.
 
-    It is bad when a test fails every time, and good when every test passes every time.
+    The revision is bad if a test fails every time, and good if every test passes every time.
     """
     words: dict[str, list[str]] = {}
     for time in outcomes:

@@ -1,6 +1,6 @@
-"""Blobs: content named by its sha256, in the compressed frames that every blob store uses.
+"""Blobs: content that is named by its sha256, stored as compressed frames.
 
-A frame is at most `FRAME_BYTES` of the bytes, compressed by zlib.
+A frame has at most `FRAME_BYTES` of the content, compressed by zlib.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _LEVEL = 3
 _STORED = 0
 _SAMPLE_BYTES = 16 * 1024
 _WORTH = 0.95
-"""Largest size of a compressed sample, of its own, with which a frame is compressed."""
+"""A frame is compressed if a sample of it shrinks to less than this part of its size."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 CLAIM_S = 86_400.0
-"""Seconds that a blob stays after it was stored or claimed: until then a row must refer to it."""
+"""Seconds for which a blob is kept after it was stored or claimed, even if no row refers to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A blob that may be removed."""
+    """A stored blob that no row refers to."""
 
     digest: str
     size_bytes: int
-    """As stored, compressed."""
+    """Size as stored, after compression."""
 
 
 class BlobMissingError(Exception):
@@ -58,7 +58,7 @@ class BlobIntake:
         self.size_bytes = 0
 
     def frames(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the compressed frames. Raises BlobTooLargeError."""
+        """Yield the compressed frames of the content. Raises BlobTooLargeError."""
         waiting = bytearray()
         for chunk in chunks:
             self._take(chunk)
@@ -76,7 +76,10 @@ class BlobIntake:
         self._hash.update(chunk)
 
     def digest(self, announced: str | None) -> str:
-        """Return the sha256 of all bytes. Raises BlobMismatchError if another one was announced."""
+        """Return the sha256 of all bytes.
+
+        Raises BlobMismatchError if it is not the announced one.
+        """
         found = self._hash.hexdigest()
         if announced is not None and announced != found:
             raise BlobMismatchError(f"sha256 {announced} was announced, {found} was received")
@@ -84,7 +87,7 @@ class BlobIntake:
 
 
 def _frame(data: bytearray) -> bytes:
-    """Return the data as a frame; what does not become smaller, as an archive, is only wrapped."""
+    """Return the data as a frame; data that compression does not shrink is stored as it is."""
     middle = len(data) // 2
     sample = data[middle : middle + _SAMPLE_BYTES]
     is_worth = len(zlib.compress(sample, 1)) < _WORTH * len(sample)
@@ -92,7 +95,11 @@ def _frame(data: bytearray) -> bytes:
 
 
 def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the content. Raises BlobCorruptError before a wrong byte is returned, or at the end."""
+    """Yield the content of the frames.
+
+    Raises BlobCorruptError instead of yielding a damaged frame, or at the end if the digest of
+    the whole content differs.
+    """
     whole = hashlib.sha256()
     for frame in frames:
         try:
@@ -106,5 +113,5 @@ def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def is_digest(text: str) -> bool:
-    """Whether the text is a valid digest; nothing else is ever used in a path."""
+    """Whether the text is a sha256 digest; only such texts are used in paths."""
     return _DIGEST.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Budgets: what a run, a day, a month and the whole project may cost, in US dollars."""
+"""Budgets: maximum costs of a run, a day, a month and the whole project, in US dollars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 from orchestrator.domain.units import most_usd, price, usd
 
 WARN_AT = (50, 80, 100)
-"""Per cent of a budget at which a notification is sent."""
+"""Percentages of a budget at which a notification is sent."""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,32 +22,35 @@ class Period(StrEnum):
     DAY = "day"
     MONTH = "month"
     PROJECT = "project"
-    """Everything that the database knows of."""
+    """All machines in the database."""
     UNTRUSTED = "untrusted"
-    """Runs of untrusted code, of one day."""
+    """The runs of untrusted code of one day."""
 
     @property
     def words(self) -> str:
-        """Return what spends it: ``the day`` or ``untrusted runs``."""
+        """The name of the spender in messages: ``the day`` or ``untrusted runs``."""
         return "untrusted runs" if self is Period.UNTRUSTED else f"the {self}"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that the machines of a period may cost."""
+    """The maximum cost of the machines of a period."""
 
     period: Period
     limit_usd: Decimal
 
     @property
     def setting(self) -> str:
-        """Return the name of the setting."""
+        """The name of the setting that holds the budget."""
         if self.period is Period.RUN:
             return "limits.max_usd"
         return f"SEATRIAL_BUDGET_{self.period.upper()}_USD"
 
     def since(self, now: datetime) -> datetime:
-        """When the period began that `now` is in; machines reserved from then on count."""
+        """Return the beginning of the period that contains `now`.
+
+        Machines that were reserved since then use the budget.
+        """
         day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if self.period in (Period.DAY, Period.UNTRUSTED):
             return day
@@ -62,7 +65,7 @@ class BudgetUse:
     settled_usd: Decimal
     """US dollars of machines whose cost is final."""
     reserved_usd: Decimal
-    """The worst case of the others."""
+    """US dollars of the other machines: the maximum that they may cost."""
 
     @property
     def used_usd(self) -> Decimal:
@@ -71,12 +74,12 @@ class BudgetUse:
 
     @property
     def left_usd(self) -> Decimal:
-        """Return the remainder in US dollars; negative if more than the budget was spent."""
+        """US dollars that are left; negative if the budget is exceeded."""
         return self.budget.limit_usd - self.used_usd
 
     @property
     def warn_percent(self) -> int:
-        """The highest of `WARN_AT` that is reached; 0 below the lowest."""
+        """The highest percentage of `WARN_AT` that is reached; 0 if none is."""
         used = 100 * self.used_usd
         return max((p for p in WARN_AT if used >= p * self.budget.limit_usd), default=0)
 
@@ -90,16 +93,16 @@ class BudgetUse:
 
 
 def budgets_of_run(budgets: Iterable[Budget], *, untrusted: bool) -> tuple[Budget, ...]:
-    """Return those that the machines of a run must fit into."""
+    """Return the budgets that limit the machines of a run."""
     return tuple(one for one in budgets if untrusted or one.period is not Period.UNTRUSTED)
 
 
 def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool) -> str:
-    """Return why a place without a known price is not rented; empty if it may be.
+    """Return why a place without a known price is not rented; empty if it may be rented.
 
     Args:
-        budgets: Those across runs: a machine at an unknown price could exceed any of them.
-        allow_unknown_price: As `limits.allow_unknown_price` of the matrix.
+        budgets: The budgets of several runs; a machine at an unknown price could exceed each.
+        allow_unknown_price: The matrix's `limits.allow_unknown_price`.
     """
     if not allow_unknown_price:
         return "limits.allow_unknown_price is false"
@@ -107,7 +110,7 @@ def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool)
 
 
 def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) -> list[str]:
-    """Return warnings about budgets that are half used, or too small for `worst_usd` more."""
+    """Return warnings about budgets that are half used or have less than `worst_usd` left."""
     told = []
     for use in uses:
         if use.left_usd < worst_usd:

@@ -1,4 +1,4 @@
-"""Who calls: API tokens and browser sessions, their scopes, and the person behind a request."""
+"""Identity of callers: API tokens, browser sessions, scopes, and the person behind a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 SOCKET = "socket"
-"""Stands for a token id where the operating-system user calls through the home's socket."""
+"""Token id of the operating-system user who calls through the socket in the controller's home."""
 LONGEST_NAME = 200
 """Maximum characters of a name."""
 
@@ -28,7 +28,7 @@ _TOGETHER = (
     frozenset({"LATIN", "HAN", "BOPOMOFO"}),
     frozenset({"LATIN", "HAN", "HANGUL"}),
 )
-"""Scripts that one name may combine (Unicode Technical Standard 39, "highly restrictive")."""
+"""Sets of scripts that one name may combine ("highly restrictive" in Unicode standard 39)."""
 
 
 class Scope(StrEnum):
@@ -45,9 +45,9 @@ class Person:
     """The identity of a caller."""
 
     name: str
-    """The token's name at that time, or the operating-system user's, or `person_of_issuer`."""
+    """Name of the token at that time, of the operating-system user, or `person_of_issuer`."""
     token: str
-    """The token's id, the session's of a person who signed in at an issuer, or `SOCKET`."""
+    """Id of the token, or of the session of a person who signed in at an issuer; or `SOCKET`."""
     is_signed_in: bool = False
     """Whether the caller signed in at an issuer."""
 
@@ -57,32 +57,32 @@ class Caller:
     """The token or the browser session behind a request."""
 
     id: str
-    """The token's; of a person who signed in at an issuer, the session's."""
+    """Id of the token, or of the session of a person who signed in at an issuer."""
     name: str
-    """Identifies the person, as `Person.name`."""
+    """The name of the person, as in `Person.name`."""
     scope: Scope
     display_name: str = ""
-    """What the issuer calls the person; only for showing."""
+    """The name that the issuer reports; only for display."""
 
     is_person: bool = False
-    """Whether somebody signed in at an issuer; else it is a token."""
+    """Whether a person signed in at an issuer; otherwise a token was used."""
 
     @property
     def person(self) -> Person:
-        """Return who signs."""
+        """The identity with which the caller signs."""
         return Person(self.name, self.id, self.is_person)
 
     @property
     def shown(self) -> str:
-        """Return the name to show to the caller."""
+        """The name that is displayed to the caller."""
         return self.display_name or self.name
 
 
 def person_of_issuer(issuer: str, subject: str) -> str:
     """Return the name of a person who signs in at an issuer.
 
-    A display name can be chosen and changed; issuer and subject identify an account for ever
-    (OpenID Connect Core 1.0, section 5.7). No issuer has a `#`, so that two never meet.
+    Issuer and subject identify an account for ever (OpenID Connect Core 1.0, section 5.7); a
+    display name does not. No issuer contains a `#`, so that the names of two accounts differ.
     """
     return f"{issuer}#{subject}"
 
@@ -95,10 +95,10 @@ def shown_name(text: str) -> str:
 
 
 def person_key(name: str) -> str:
-    """Return the key of a person's name: equal keys are one person.
+    """Return the key of a person's name: names with equal keys are one person.
 
-    On top of `shown_name`, neither case nor the dot of an i counts: Turkish writers lower AYŞIN to
-    "ayşın" and all others to "ayşin", so that ı, İ, I and i are one letter here.
+    In addition to `shown_name`, case and the dot of an i are ignored: Turkish writers lower
+    AYŞIN to "ayşın" and all others to "ayşin", so that ı, İ, I and i are one letter here.
     """
     folded = unicodedata.normalize("NFKC", shown_name(name).casefold())
     plain = unicodedata.normalize("NFD", folded).replace("i\N{COMBINING DOT ABOVE}", "i")
@@ -106,13 +106,13 @@ def person_key(name: str) -> str:
 
 
 def missing_scope(caller: Caller, needed: Scope) -> str:
-    """Return the message to a caller who lacks a scope."""
+    """Return the message to a caller without the needed scope."""
     who = caller.name if caller.is_person else f"the token {caller.name!r}"
     return f"this needs the scope {needed}; {who} has {caller.scope}"
 
 
 def name_fault(text: str) -> str:
-    """Return why the name is not allowed; empty if the name is allowed.
+    """Return why a name is not allowed; empty if it is allowed.
 
     Letters of several scripts are refused, because some of them look alike.
     """
@@ -137,7 +137,10 @@ def _script_texts(scripts: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _is_invisible(one: str) -> bool:
-    """Whether it is a format or control character (but white space), or a variation selector."""
+    """Whether the character is invisible: a control, a format character or a variation selector.
+
+    White space is not invisible.
+    """
     if one in _INVISIBLE or 0xFE00 <= ord(one) <= 0xFE0F or 0xE0000 <= ord(one) <= 0xE0FFF:
         return True
     return unicodedata.category(one) in ("Cf", "Cc", "Cs", "Co", "Cn") and not one.isspace()
@@ -157,17 +160,17 @@ class Token:
 
     id: str
     name: str
-    """Name of its owner: tokens with equal names (`person_key`) belong to one person."""
+    """Name of the owner; tokens with equal names (`person_key`) belong to one person."""
     scope: Scope
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
     prefix: str = ""
-    """Beginning of the secret, by which a token that is found somewhere is recognised."""
+    """The first characters of the secret, by which a found token can be recognised."""
 
     def is_valid(self, at: datetime) -> bool:
-        """Whether it is neither revoked nor expired at that time."""
+        """Whether the token is neither revoked nor expired at the time `at`."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
 
@@ -176,17 +179,17 @@ class NewToken(Token):
     """A token that was just created."""
 
     secret: str
-    """Shown only once."""
+    """The secret; shown only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How long a browser stays signed in."""
+    """Time limits of browser sessions."""
 
     life: timedelta = timedelta(hours=8)
-    """From the sign-in, whatever is done."""
+    """Maximum time since the sign-in."""
     idle: timedelta = timedelta(hours=1)
-    """From the last request."""
+    """Maximum time since the last request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,25 +198,28 @@ class BrowserSession:
 
     id: str
     name: str
-    """Who signed in: the token's name, or the issuer and the subject (`person_of_issuer`)."""
+    """Name of the signed-in person: the token's name, or `person_of_issuer`."""
     display_name: str
-    """What the issuer calls the person; only for showing. Empty for a token."""
+    """The name that the issuer reports, only for display; empty after a sign-in with a token."""
     scope: Scope
     token: str | None
-    """The token that it was begun with, and ends with; None after a sign-in at the issuer."""
-    roles_digest: str
-    """Digest of the issuer and its groups' roles at the sign-in there: it ends where they change.
+    """Id of the token of the sign-in; the session ends with it.
 
-    Empty for a token.
+    None after a sign-in at the issuer.
+    """
+    roles_digest: str
+    """Digest of the issuer and its groups' roles at the sign-in; the session ends if they change.
+
+    Empty after a sign-in with a token.
     """
     created_at: datetime
     last_used_at: datetime
     expires_at: datetime
     address: str
-    """The address from which it was begun; empty where that is not known."""
+    """The client's address at the sign-in; empty if it is not known."""
     agent: str
-    """The User-Agent header with which it was begun."""
+    """The User-Agent header at the sign-in."""
 
     def has_ended(self, at: datetime, limits: SessionLimits) -> bool:
-        """Whether the session has expired, or was idle for too long, at that time."""
+        """Whether the session is expired, or was idle for too long, at the time `at`."""
         return at >= self.expires_at or at >= self.last_used_at + limits.idle

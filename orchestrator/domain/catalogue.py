@@ -1,6 +1,6 @@
-"""Catalogue of known platforms and devices, by name.
+"""Catalogue of well-known platforms and their devices.
 
-Only what was verified is listed; what a row lacks is not known.
+It contains only verified facts; an empty field is unknown.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from orchestrator.domain.matrix import Accelerator, Platform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformResponse:
-    """A provider with its platform keys."""
+    """A provider with the keys of its platforms."""
 
     provider: str
     rented: bool
-    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
+    """Whether its machines cost money, so that a matrix needs ``limits.max_usd``."""
     keys: tuple[str, ...]
     required: tuple[str, ...]
     refused: str = ""
-    """Why this controller runs no jobs there, and what to do instead; empty if it does."""
+    """Why this controller cannot run jobs on it, and an alternative; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class CataloguedPlatform:
 
     platform: Platform
     service: str
-    """The provider's name of the service: ``AWS EC2``."""
+    """The service's name at the provider, such as ``AWS EC2``."""
     device: str = ""
-    """The accelerator's full name, as the vendor's tool prints it."""
+    """Full name of the accelerator, as the vendor's tool reports it."""
     memory_mib: int | None = None
-    """Memory of one accelerator, as the vendor's tool prints it."""
+    """Memory of one accelerator in MiB, as the vendor's tool reports it."""
     memory_gb: int | None = None
-    """The round figure that it is sold by."""
+    """Memory of one accelerator in GB, as marketed."""
     compute_capability: str = ""
     vcpus: int | None = None
 
@@ -114,18 +114,24 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 
 
 _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
-"""Providers by prefix of the id, longest first."""
+"""Providers by the prefix of a platform's id, longest first."""
 
 
 def promised(platform: str) -> ImpliedHardware:
-    """Return the hardware that an id implies: of a known platform, else by the words of the id."""
+    """Return the hardware that a platform's id implies.
+
+    It comes from the catalogue, or from the words of an id that is not catalogued.
+    """
     if platform in PLATFORMS:
         return promised_v2(platform)
     return replace(id_promise(platform), provider=promised_v2(platform).provider)
 
 
 def promised_v2(platform: str) -> ImpliedHardware:
-    """Return what an id implied under version 2: a provider, and models by single words."""
+    """Return the hardware that an id implies by version 2 of the rules, for stored verdicts.
+
+    Version 2 knows a provider, and models by single words.
+    """
     known = PLATFORMS.get(platform)
     if known is not None:
         return ImpliedHardware(known.device, provider=known.platform.provider)

@@ -27,7 +27,7 @@ class CellState(StrEnum):
     RUNNING = "running"
     COLLECTING = "collecting"
     DIAGNOSING = "diagnosing"
-    """Failed tests run again while their machine is still there."""
+    """Failed tests run again on the same machine."""
     RELEASING = "releasing"
     DONE = "done"
 
@@ -43,24 +43,24 @@ TRANSITIONS: dict[CellState, frozenset[CellState]] = {
     CellState.RELEASING: frozenset({CellState.QUEUED, CellState.DONE}),
     CellState.DONE: frozenset(),
 }
-"""Every state that may hold a machine leads through RELEASING, and only from there to DONE."""
+"""The allowed transitions. A state that may hold a machine reaches DONE only through RELEASING."""
 
 _ORDER = list(CellState)
 
 
 class IllegalTransitionError(Exception):
-    """The transition is not in `TRANSITIONS`."""
+    """The state transition is not in `TRANSITIONS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The cause by which an attempt or a job can no longer pass."""
+    """Why an attempt or a job cannot pass any more."""
 
     outcome: Outcome
     reason: str
-    """One word of the glossary's list: capacity, quota, boot, ssh, lost ..."""
+    """One of the glossary's reasons, such as capacity, quota, boot or lost."""
     detail: str = ""
-    """For a person."""
+    """An explanation for a person."""
 
 
 RETRIED = frozenset(
@@ -95,9 +95,9 @@ class Attempt:
     """Counted from 1."""
     opened_at: datetime
     cause: Cause | None = None
-    """The first fault outside of the jobs; None without one."""
+    """The first fault outside of the jobs; None if there was none."""
     outcome: Outcome | None = None
-    """Set once, when the attempt is closed."""
+    """The outcome of a closed attempt; None while the attempt is open."""
     closed_at: datetime | None = None
 
 
@@ -106,32 +106,35 @@ class Cell:
     """One platform x environment of one run."""
 
     id: str
-    """Unique across runs."""
+    """The cell's id, unique across runs."""
     run_id: str
     name: str
-    """Name from the expanded matrix; the value of `--cell`."""
+    """The cell's name from the expanded matrix; the value of `--cell`."""
     position: int
     state: CellState = CellState.QUEUED
     entered_at: datetime | None = None
-    """When it entered its state."""
+    """When the cell entered its state."""
     outcome: Outcome | None = None
     reason: str = ""
     detail: str = ""
 
     def to(self, state: CellState, *, at: datetime) -> Cell:
-        """Enter a state. Raises IllegalTransitionError for a transition outside of the table."""
+        """Return the cell in the new state.
+
+        Raises IllegalTransitionError if the transition is not allowed.
+        """
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransitionError(f"{self.name}: {self.state} -> {state}")
         return replace(self, state=state, entered_at=at)
 
     def has_reached(self, state: CellState) -> bool:
-        """Whether the cell, within its present attempt, is in the state or past the state."""
+        """Whether the present attempt of the cell is in the state `state` or a later one."""
         return _ORDER.index(self.state) >= _ORDER.index(state)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition of a cell: the source of timelines, audits and bills."""
+    """A state transition of a cell; timelines, audits and bills are made of them."""
 
     at: datetime
     attempt: int
@@ -141,23 +144,23 @@ class Transition:
 
 
 class LeaseFact(StrEnum):
-    """Keys of `Lease.facts` that the controller writes itself; `Lease` reads them, typed."""
+    """Keys of `Lease.facts` that the controller writes; properties of `Lease` parse them."""
 
     ASKED_AT = "asked_at"
-    """When the machine was last requested, or last seen."""
+    """When the machine was last requested or last seen."""
     ORDERED_AT = "ordered_at"
     """When the provider last reported that the machine was not granted yet."""
     SEEN_AT = "seen_at"
-    """When the provider first listed the machine; once it is no longer listed, it is gone."""
+    """When the provider first listed the machine. If it is not listed any more, it is gone."""
     GRANTED_AT = "granted_at"
     ENDED_AT = "ended_at"
     """When billing ended, as `Machine.ended_at`."""
     UNHEARD = "unheard"
-    """The last error of an unreachable machine; empty once it answers."""
+    """The last connection error of an unreachable machine; empty once it answers."""
     FINAL = "final"
-    """Set where another attempt could only get the same answer of the same host."""
+    """Set if another attempt could only get the same answer from the same host."""
     AWAITED = "awaited"
-    """What a reachable machine waits for before its jobs (its first boot, packages, drivers).
+    """What a reachable machine waits for before its jobs: its first boot, packages or drivers.
 
     Empty once it is ready.
     """
@@ -171,15 +174,15 @@ class LeaseState(StrEnum):
     """State of a lease."""
 
     RESERVED = "reserved"
-    """Money and place are reserved; the provider has not been called."""
+    """Money and the place are reserved; the provider has not been called."""
     LAUNCHING = "launching"
     """The provider may have been called; a machine may exist."""
     ACTIVE = "active"
     """The machine's id is known."""
     RELEASING = "releasing"
-    """The provider was called to terminate it."""
+    """The provider was asked to terminate the machine."""
     GONE = "gone"
-    """Verified as terminated, or never created."""
+    """The machine is verified as terminated, or was never created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class Lease:
     """The ledger's row of one machine, from before the launch call until it is verified gone."""
 
     id: str
-    """Also the idempotency token and the tag."""
+    """The lease's id; also the idempotency token and the tag of the machine."""
     attempt_id: str
     provider: str
     place: str
@@ -200,51 +203,51 @@ class Lease:
     launched_at: datetime | None = None
     gone_at: datetime | None = None
     cost_usd: Decimal | None = None
-    """Final cost, set when the machine is gone."""
+    """Final cost in US dollars; None until the machine is gone."""
     refusal: str = ""
-    """The provider's answer where it refused: ``capacity: ...``."""
+    """The provider's answer if it refused, such as ``capacity: ...``; otherwise empty."""
     offer: Place | None = None
-    """The place with the prices at the time of the offer; later offers do not change it."""
+    """The place with its prices at the time of the offer."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts of the provider: instance, image, zone, market."""
+    """Facts from the provider (instance, image, zone, market), and those of `LeaseFact`."""
     simulated: bool = False
-    """The provider is an emulation."""
+    """Whether the provider is an emulation."""
 
     @property
     def unheard(self) -> str:
-        """Return why the machine is unreachable; empty if the machine answers or is terminated."""
+        """Why the machine is unreachable; empty if it answers or is gone."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
     def is_final(self) -> bool:
-        """Whether another attempt could only get the same answer of the same host."""
+        """Whether another attempt could only get the same answer from the same host."""
         return LeaseFact.FINAL in self.facts
 
     @property
     def awaited(self) -> str:
-        """Return the preparation that must end before jobs can start; empty if none."""
+        """The preparation that must end before jobs can start; empty if there is none."""
         return self.facts.get(LeaseFact.AWAITED, "")
 
     @property
     def billed_from(self) -> datetime | None:
-        """Start of billing.
-
-        The launch call, or when the provider last reported that it was not granted yet.
-        """
+        """Start of billing: the launch call, or the last report that it was not granted yet."""
         return self._time(LeaseFact.ORDERED_AT) or self.launched_at
 
     @property
     def billed_until(self) -> datetime | None:
-        """End of billing: when the machine ended by its provider's account, or was gone.
+        """End of billing: the machine's end as its provider reports it, or when it was gone.
 
-        None while it runs.
+        None while the machine runs.
         """
         known = (self._time(LeaseFact.ENDED_AT), self.gone_at)
         return min((at for at in known if at is not None), default=None)
 
     @property
     def granted_at(self) -> datetime | None:
-        """When the provider granted the machine, which may be long after the launch call."""
+        """When the provider granted the machine; None if it did not.
+
+        This may be long after the launch call.
+        """
         unplaced = self.launched_at if self.offer is None else None
         return self._time(LeaseFact.GRANTED_AT) or unplaced
 
@@ -252,7 +255,7 @@ class Lease:
     def asked_at(self) -> datetime:
         """When the machine was last requested.
 
-        Long after that, the provider must list the machine.
+        If the provider does not list the machine long after that, it does not exist.
         """
         return self._time(LeaseFact.ASKED_AT) or self.launched_at or self.reserved_at
 
@@ -263,7 +266,7 @@ class Lease:
 
     @property
     def instance_type(self) -> str:
-        """Return the instance type of the machine, or of the offer; empty if both are unknown."""
+        """Instance type of the machine, or of the offer; empty if both are unknown."""
         offered = self.offer.instance_type if self.offer else ""
         return self.facts.get("instance_type", "") or offered
 
@@ -274,23 +277,23 @@ class Lease:
 
     @property
     def refusal_reason(self) -> str:
-        """Return one word for why the place gave no machine; empty without a refusal."""
+        """One word for why the place gave no machine; empty without a refusal."""
         return self.facts.get(LeaseFact.REFUSAL_REASON, "") or self.refusal.partition(":")[0]
 
     @property
     def refusal_extent(self) -> Extent | None:
-        """Return the extent of the refusal; None if no request was refused."""
+        """The extent of the refusal; None without a refusal."""
         extent = self.facts.get(LeaseFact.REFUSAL_EXTENT)
         return Extent(extent) if extent is not None else None
 
     @property
     def refusal_code(self) -> str:
-        """The provider's code of the refusal."""
+        """The provider's error code of the refusal; empty if there is none."""
         return self.facts.get(LeaseFact.REFUSAL_CODE, "")
 
     @property
     def refusal_detail(self) -> str:
-        """The provider's message of the refusal."""
+        """The provider's error message of the refusal; empty if there is none."""
         return self.facts.get(LeaseFact.REFUSAL_DETAIL, "")
 
     def _time(self, fact: LeaseFact) -> datetime | None:
@@ -305,35 +308,35 @@ class PlacementResult(StrEnum):
     REFUSED = "refused"
     """The provider was called and refused."""
     SKIPPED = "skipped"
-    """Not called, because of earlier refusals."""
+    """The provider was not called, because of earlier refusals."""
     LAST = "last"
-    """Called after all others, because of earlier refusals."""
+    """The provider was called after all other places, because of earlier refusals."""
     AGAIN = "again"
     """The same call is repeated, with the same token."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementDecision:
-    """A placement decision: a place, its result and the reason."""
+    """The decision about one place, with its result and reason."""
 
     at: datetime
     place: str
     result: PlacementResult
     reason: str
-    """One word, as of an attempt's cause; empty for CHOSEN."""
+    """One word, as in `Cause.reason`; empty for CHOSEN."""
     detail: str
-    """For a person: the provider's answer, or the earlier refusal."""
+    """The provider's answer or the earlier refusal, for a person."""
     attempt: int = 0
     """The attempt's number."""
 
     @property
     def term(self) -> str:
-        """The code of its result's term."""
+        """The code of the term for the result."""
         return f"place:{self.result}" if self.result is PlacementResult.SKIPPED else self.result
 
     @property
     def why(self) -> str:
-        """Reason and detail in one, for a person."""
+        """Reason and detail in one text, for a person."""
         return ": ".join(part for part in (self.reason.replace("_", " "), self.detail) if part)
 
 
@@ -342,7 +345,7 @@ class RunState(StrEnum):
 
     RUNNING = "running"
     INGESTING = "ingesting"
-    """Uploaded evidence is being stored; no controller has anything to run."""
+    """Uploaded evidence is being stored; there are no cells to run."""
     FINISHED = "finished"
 
 
@@ -364,19 +367,19 @@ class Run:
     commit: Commit = field(default_factory=Commit)
     """The tested commit; empty if it is unknown."""
     untrusted: bool = False
-    """Whether its code is untrusted: its results decide nothing."""
+    """Whether the code is untrusted, so that no gate accepts its results."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """A numbered pointer to a change in a run."""
+    """A numbered record of a change in a run."""
 
     number: int
-    """From 1, in the order of commits; without gaps until the run's logs are pruned."""
+    """Counted from 1 in the order of database commits; without gaps until the logs are pruned."""
     kind: str
     """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
     cell: str
-    """The cell's name, or empty."""
+    """The cell's name; empty for an event of the whole run."""
     data: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -387,21 +390,24 @@ class RunSpec:
     matrix: Matrix
     manifest: Manifest
     subject_digest: str | None = None
-    """sha256 of the subject's wheel, where one was uploaded."""
+    """sha256 of the subject's uploaded wheel; None without one."""
     only: Mapping[str, Sequence[str]] | None = None
-    """Jobs of a rerun by cell name; None means all."""
+    """Jobs to run, by cell name; None runs all jobs."""
     hold_minutes: float = 0.0
     """Minutes for which the machine of a cell that did not pass is held for a person."""
     baseline_digest: str | None = None
-    """sha256 of the baseline's wheel or payload, where one was uploaded."""
+    """sha256 of the baseline's uploaded wheel or payload; None without one."""
     retests: RetestOptions | None = None
-    """Options for retests of failing tests on the same machine."""
+    """Options of the retests of failing tests on the same machine; None without retests."""
     reuse_max_age_s: float | None = None
-    """Jobs with identical inputs and evidence no older than this are not run; None runs all."""
+    """Maximum age in seconds of evidence that is reused for jobs with equal inputs.
+
+    None reuses none.
+    """
     subject_contents: str = ""
-    """Digest of the wheel's content (`launch_run.py`)."""
+    """Digest of the content of the subject's wheel (`launch_run.py`); empty without a wheel."""
     subject_built: str = ""
-    """Place, account and source of the controller's build of the subject's wheel."""
+    """Place, account and source of the build, if the controller built the subject's wheel."""
     baseline_contents: str = ""
     """Digest of the content of the baseline's wheel; empty without a wheel."""
 
@@ -411,7 +417,7 @@ def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:
 
     Args:
         cells: Each cell's outcome, and whether its platform is optional. An optional platform
-            that is not available does not count, unless nothing else is left.
+            that is not available is ignored, unless all cells are such.
     """
     counted = [o for o, optional in cells if not (optional and o is Outcome.NOT_AVAILABLE)]
     if not counted:
@@ -422,24 +428,24 @@ def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SubjectBuild:
-    """Name, version and wheel of the subject that a run was launched with."""
+    """Name, version and wheel of a run's subject."""
 
     name: str = ""
     version: str = ""
     wheel: str = ""
-    """sha256 of the file; empty without a wheel: the payload or an index contains the subject."""
+    """sha256 of the wheel; empty if the subject is in the payload or comes from an index."""
     contents: str = ""
-    """Digest of its content, equal for wheels that were only zipped again."""
+    """Digest of the wheel's content; wheels that were only zipped again have the same."""
 
     @classmethod
     def from_run(cls, run: Run, spec: RunSpec) -> SubjectBuild:
-        """Return the build that a run was launched with."""
+        """Return the subject's build of a run."""
         wheel = spec.subject_digest or ""
         return cls(run.subject_name, run.subject_version, wheel, spec.subject_contents)
 
 
 def is_own_baseline(payload: str, spec: RunSpec) -> bool:
-    """Whether baseline and subject of paired benchmarks are the same: wheel, payload or package.
+    """Whether subject and baseline of paired benchmarks are the same: wheel, payload or package.
 
     Args:
         payload: Digest of the run's payload.
@@ -458,10 +464,10 @@ def is_own_baseline(payload: str, spec: RunSpec) -> bool:
 
 
 def tested_build(run: Run, spec: RunSpec) -> str:
-    """Return a digest of the payload and subject that a run tested.
+    """Return a digest of the payload and the subject that a run tested.
 
-    The payload and a subject's wheel are known by their contents. Where neither is known, as of
-    results that were ingested, the commit stands for them, and else the version alone.
+    The payload and the subject's wheel are identified by their content. If there is no payload,
+    as in ingested results, the commit is used; without a commit, the version alone.
     """
     wheel = spec.subject_contents or spec.subject_digest or ""
     known = (run.subject_name, run.subject_version, run.payload_digest, wheel)
@@ -470,7 +476,7 @@ def tested_build(run: Run, spec: RunSpec) -> str:
 
 
 def build_difference(before: SubjectBuild, after: SubjectBuild) -> str:
-    """Describe how two builds of one name and version differ; empty if no difference is known.
+    """Return how two builds of one name and version differ; empty if no difference is known.
 
     A wheel that was only zipped again does not differ.
     """
