@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from orchestrator.domain.machine import ConfigError, Login
 
 USER_DATA_LIMIT_BYTES = 16 * 1024
-"""EC2 takes no more than this, before its encoding."""
+"""Maximum bytes of user data that EC2 accepts, before its encoding."""
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -50,10 +50,10 @@ def cloud_config(login: Login, *, user: str, expires_at: datetime, templates: Pa
 
 
 def startup_script(*, expires_at: datetime, templates: Path) -> str:
-    """A shell script for images without cloud-init, run at every boot: the guest timer.
+    """Return a shell script with the guest timer, run at each boot of an image without cloud-init.
 
     Args:
-        expires_at: The machine powers itself off then.
+        expires_at: Time at which the machine powers itself off.
         templates: The folder that holds ``cloud_init/``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What every provider is constructed with, and how it words messages of its cloud."""
+"""The constructor argument of every provider, and the wording of cloud messages."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class ProviderContext:
 
 
 def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
-    """Return the call's result; each check is made too, so that all that is missing is told.
+    """Return the call's result; run every check as well, to report all failures together.
 
     Raises:
-        NotOfferedError: The call's: nothing that the checks miss would change that.
-        ProviderError: The only refusal; of several, the sentences of all, with the class and code
-            of the first that repeating the call would not end.
+        NotOfferedError: From the call: no other failure matters.
+        ProviderError: The only failure. For several failures: all sentences, with the class and
+            code of the first failure that repeating the call would not end.
     """
     refused: dict[str, ProviderError] = {}
     result: list[T] = []
@@ -66,7 +66,7 @@ def after_checks(call: Callable[[], T], *checks: Callable[[], object]) -> T:
 
 
 LIMIT = 600
-"""Characters."""
+"""Maximum characters of a cloud's message."""
 _PAGE = re.compile(r"<!doctype html|<html\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 

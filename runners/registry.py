@@ -41,7 +41,7 @@ ACCOUNTS: Mapping[str, str] = {
 
 
 def names() -> tuple[str, ...]:
-    """Every provider's name, sorted."""
+    """Return every provider's name, sorted."""
     return tuple(sorted(_known()))
 
 

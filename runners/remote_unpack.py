@@ -39,7 +39,7 @@ class UnpackRefusedError(Exception):
 
 
 class ArchiveInput:
-    """Standard input: hashed as it comes, unzipped if it is zipped, read forwards only."""
+    """Standard input as a stream that is only read forwards; hashes the bytes, and unzips them."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
@@ -50,7 +50,7 @@ class ArchiveInput:
         self._position = 0
 
     def tell(self) -> int:
-        """Bytes of the tar stream that have been read."""
+        """Return the number of bytes of the tar stream that have been read."""
         return self._position
 
     def seek(self, position: int) -> None:
@@ -77,7 +77,7 @@ class ArchiveInput:
                 piece = piece[os.write(descriptor, piece) :]
 
     def drain(self) -> None:
-        """Read what follows the archive's end, which belongs to its digest."""
+        """Read and hash the bytes after the archive's end: the digest covers the whole input."""
         for _ in self._arriving:
             pass
 
@@ -113,7 +113,7 @@ class ArchiveInput:
 
 
 def _unzip(first: memoryview, rest: Iterator[memoryview]) -> Iterator[memoryview]:
-    """The content of a zip, which may be made of several, one after the other."""
+    """Yield the content of a gzip stream, which may consist of several members."""
     unzip = zlib.decompressobj(GZIP_WINDOW)
     piece: memoryview | None = first
     while piece is not None:
@@ -127,7 +127,7 @@ def _unzip(first: memoryview, rest: Iterator[memoryview]) -> Iterator[memoryview
 
 
 class Unpacker:
-    """Makes an archive's files below one folder, and nothing outside it."""
+    """Creates an archive's files below one folder, and nothing outside it."""
 
     def __init__(self, folder: str, source: ArchiveInput) -> None:
         self._folder = folder
@@ -182,7 +182,7 @@ class Unpacker:
 
 
 def main(folder: str, digest: str) -> int:
-    """Receive one archive; answers with the exit code."""
+    """Receive one archive; return the exit code."""
     os.umask(0o022)
     target = os.path.join(folder, digest)
     try:

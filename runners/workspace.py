@@ -59,7 +59,7 @@ def pack(files: Iterable[tuple[str, bytes]]) -> Archive:
 
 @cache
 def agent_archive() -> Archive:
-    """The agent's archive: its package, and the modules on the jobs' path."""
+    """Return the agent's archive: its package, and the modules on the jobs' path."""
     return pack(
         (_shipped_name(path), path.read_bytes())
         for path in AGENT_FOLDER.rglob("*.py")
@@ -79,7 +79,7 @@ DEFAULT_PYTHON = "python3"
 HEADER_BYTES = 64 * 1024
 NO_SUCH_ATTEMPT = 3
 MOST_SESSIONS = 3
-"""Sessions that one verb may need: of a kept one, of a missing agent, and of the new one."""
+"""Maximum sessions for one verb: a kept one, one that finds no agent, and a new one."""
 CHUNK_BYTES = 256 * 1024
 READY_TIMEOUT_S = 120.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -102,7 +102,7 @@ class PullWakeups(Protocol):
         ...
 
     def wake(self, attempt: str) -> None:
-        """End the wait: there is more to pull, or the connection ended. Called by any thread."""
+        """End the wait, because more can be pulled or the connection ended. Thread-safe."""
         ...
 
 
@@ -140,7 +140,7 @@ class ShellWorkspace:
         self._sessions = AgentSessions(self._new_session)
 
     def agent_digest(self) -> str:
-        """The digest that names the agent's folder."""
+        """Return the digest that names the agent's folder."""
         return self._agent_archive.digest
 
     def base(self) -> str:
@@ -148,7 +148,7 @@ class ShellWorkspace:
         return self._ground().base
 
     def python(self) -> str:
-        """The interpreter that runs the agent: the first candidate of Python 3.9 or newer."""
+        """Return the agent's interpreter, the first candidate of Python 3.9 or newer."""
         return self._ground().python
 
     def put_archive(
@@ -300,7 +300,7 @@ class ShellWorkspace:
         self._agent("stop", *words, *(("--kill",) if kill else ()), may_miss=True)
 
     def bundle(self, attempt: str, *, limit_bytes: int = 256 * 1024 * 1024) -> bytes | None:
-        """The attempt's artifacts as a tar; None if the machine has no such attempt.
+        """Return the attempt's artifacts as a tar; None if the machine has no such attempt.
 
         Raises:
             OutputLimitError: They are larger than `limit_bytes`.
@@ -312,7 +312,7 @@ class ShellWorkspace:
         return None if done.status == NO_SUCH_ATTEMPT else done.stdout
 
     def close(self, attempt: str) -> None:
-        """End the attempt's processes and remove its folder; gone already is no error."""
+        """End the attempt's processes and remove its folder; a missing folder is no error."""
         self._agent("close", "--attempt", self._attempt(attempt), timeout_s=120.0, may_miss=True)
 
     def disconnect(self) -> None:

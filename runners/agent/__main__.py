@@ -38,7 +38,7 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 @lru_cache(maxsize=None)
 def _parser() -> argparse.ArgumentParser:
-    """Create the parser, once: ``serve`` reads the words of many verbs with it."""
+    """Create the parser; ``serve`` uses one parser for the arguments of many verbs."""
     parser = argparse.ArgumentParser(prog="seatrial_agent", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("probe").add_argument("--candidate", action="append", default=[])

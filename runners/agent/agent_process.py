@@ -87,7 +87,7 @@ def close(attempt: AttemptFolder) -> None:
 
 
 def _agent(attempt: AttemptFolder) -> Set[int]:
-    """Return the running agent's process id, or None; the file may name one that has ended."""
+    """Return a set with the running agent's process id; empty if no agent holds the lock."""
     if not is_locked(attempt.lock):
         return set()
     for _ in range(_PID_TRIES):
@@ -173,7 +173,7 @@ def start(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
 
 
 def _leave(attempt: AttemptFolder, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
-    """Fork again in a new session, so that no terminal can end the agent."""
+    """Fork again in a new session, so that no terminal can end the agent. Never returns."""
     try:
         os.setsid()
         if os.fork() == 0:

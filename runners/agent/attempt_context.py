@@ -39,9 +39,9 @@ class JobRunner:
     secrets: Mapping[str, str]
     gpus: int
     payload: PayloadCopy
-    """The copy in which they run."""
+    """The copy of the payload in which the jobs run."""
     environment: EnvironmentCopy
-    """The environment in which they run."""
+    """The virtual environment in which the jobs run."""
     installed: Tuple[Files, ...] = ()
     """Installed files, recorded before the first job, to detect later changes."""
 
@@ -51,7 +51,7 @@ class JobRunner:
         return next(filter(None, told), None)
 
     def copied(self) -> Optional[RecordsRefusal]:
-        """Return the refusal of results with a shipped file in the subject's folders, or None."""
+        """Return a refusal if a job put a payload file into the subject's folders, else None."""
         subject = next((one for one in self.installed if one.reason == "wrong_subject"), None)
         added = self.environment.added(subject.folders()) if subject is not None else ()
         for file in sorted(added):

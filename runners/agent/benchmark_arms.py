@@ -16,7 +16,7 @@ TURNS = "SEATRIAL_TURNS"
 """Environment variable with the path that a resident arm reads its turns from."""
 
 _LOOK_S = 0.01
-"""Seconds between two looks: short, as turns may be short, but long enough to cost no CPU time."""
+"""Seconds between two checks of the process: short turns need a short interval."""
 _WORSE = ("passed", "skipped", "failed")
 
 
@@ -40,7 +40,7 @@ class ArmReport:
         self._metrics: List[Data] = []
 
     def hear(self, kind: str, data: Data) -> None:
-        """Read one event line of the arm."""
+        """Store one event of the arm: a metric, a check, or the end of a turn."""
         if kind == "metric":
             self._metrics.append(data)
         elif kind == "turn":
@@ -59,7 +59,7 @@ class ArmReport:
 
     @property
     def failed(self) -> List[str]:
-        """The checks that failed in any turn."""
+        """The names of the checks that failed in any turn."""
         return [name for name, data in self.checks.items() if data["outcome"] == "failed"]
 
     def _check(self, data: Data) -> None:
@@ -194,7 +194,7 @@ class Resident:
             self._pipe = None
 
     def _let_go(self) -> None:
-        """End the previous process, if any. Raises ArmEnded unless it ended successfully."""
+        """End the previous process, if any. Raises ArmEnded if the process failed."""
         if self._pipe is None:
             return
         ended = self.finish()
@@ -205,7 +205,7 @@ class Resident:
         self.arm_report.ready = False
 
     def _wake(self) -> None:
-        """Measure its silence from now on: a process that waits for its turn writes nothing."""
+        """Restart the measurement of silence: a process that waits for its turn writes nothing."""
         ended = self._look(at_rest=True)
         if ended is not None:
             raise ArmEnded(self, ended)
@@ -219,7 +219,7 @@ class Resident:
                 raise ArmEnded(self, ended)
 
     def _look(self, *, at_rest: bool = False) -> Optional[Ended]:
-        """Return how it has ended, or None while it runs; the first result is kept."""
+        """Return how the process has ended, or None while it runs; the first result is kept."""
         if self._ended is None:
             self._ended = self._watch.look(0.0 if at_rest else _LOOK_S, at_rest=at_rest)
             if self._ended is not None:

@@ -16,7 +16,7 @@ _PIECE = 65_536
 _KEPT = 4 * 1024 * 1024
 
 Account = Optional[Tuple[int, int, Tuple[int, ...]]]
-"""uid, gid and further groups; None is the agent's own user."""
+"""User id, group id and supplementary groups; None is the agent's own user."""
 
 
 class ProgramOutput(NamedTuple):
@@ -33,7 +33,7 @@ class ProgramOutput(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the complete output as text."""
+        """The complete output as text."""
         return self.output.decode("utf-8", "replace")
 
 

@@ -75,7 +75,7 @@ Scalar = Union[None, bool, int, float, str]
 Fields = Mapping[str, object]
 
 READY = "ready"
-"""The event of an arm that has warmed up and waits for its first turn."""
+"""Name of the event that an arm sends when it has warmed up and waits for its first turn."""
 
 _NAME_CHARS = 500
 _TEXT_CHARS = 4_000
@@ -85,7 +85,7 @@ _WHOLE = 2**63
 _WORD = re.compile("[A-Za-z]{3}")
 _WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _LARGEST = 1e300
-"""Floats are smaller: sums and squares of larger ones are not finite."""
+"""Largest magnitude of a float: sums and squares of larger values are not finite."""
 
 
 class BadLineError(ValueError):
@@ -144,9 +144,9 @@ def _outside(line: Fields, data: Fields) -> str:
 
 
 def _difference(data: Fields) -> str:
-    """Return that two numbers, truths or texts differ.
+    """Return a sentence if the value and the expected value differ; empty if they are equal.
 
-    Of two kinds nothing can be compared, but for a text such as ``nan`` and null.
+    A text is not compared with a number or a boolean, except for null and texts such as ``nan``.
     """
     value, expected = _comparable(data["value"]), _comparable(data["expected"])
     is_text = isinstance(value, str), isinstance(expected, str)
@@ -157,14 +157,14 @@ def _difference(data: Fields) -> str:
 
 
 def _comparable(value: object) -> object:
-    """Return the boolean or number of a text; a text that is neither as it is."""
+    """Return the boolean or number that a text represents; any other value unchanged."""
     value = _truth(value)
     number = _number(value) if isinstance(value, str) else None
     return value if number is None else number
 
 
 def _is_no_number(value: object) -> bool:
-    """Return whether it is what writers make of a number that is not finite: null, ``nan``."""
+    """Return whether a value stands for a number that is not finite: null or ``nan``."""
     try:
         is_text = isinstance(value, str) and _WORD.search(value) is not None
         return value is None or (is_text and not math.isfinite(float(str(value))))
@@ -185,13 +185,13 @@ def _distance_problem(data: Fields) -> str:
 
 
 def _truth(value: object) -> object:
-    """Return the boolean of a text such as ``True``; anything else as it is."""
+    """Return the boolean that a text such as ``True`` represents; any other value unchanged."""
     named = {"true": True, "false": False}
     return named.get(value.strip().lower(), value) if isinstance(value, str) else value
 
 
 def _number(value: object) -> Union[int, float, None]:
-    """Return a number or the number of a text; None if it is neither."""
+    """Return a number, or the number that a text represents; None if the value is neither."""
     try:
         if isinstance(value, str):
             value = int(value) if _WHOLE_NUMBER.fullmatch(value) else float(value)
@@ -282,7 +282,7 @@ UNUSABLE = "unusable-events"
 """The failed check of a job with unreadable event lines: one of them may have been a failure."""
 
 _PROCESS = "_seatrial_process"
-"""Key of our own lines on how a process ended: its id."""
+"""Key of the id of the process that ended, in lines that Seatrial's own modules write."""
 _LINES = 50_000
 _WARNINGS = 20
 
@@ -339,7 +339,7 @@ class Checks:
             self.fail(UNUSABLE, self._unusable)
 
     def fail(self, check: str, reason: str) -> None:
-        """Fail the job by a check of the agent's own."""
+        """Add a failed check of the agent's own, which fails the job."""
         self._hear("check", {"check": check, "outcome": "failed", "reason": reason})
 
     def unread(self, text: str) -> None:

@@ -47,7 +47,7 @@ JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[st
 
 STARS = "***"
 SHORTEST = 4
-"""Shorter values would turn ordinary text into stars; they are named in a warning instead."""
+"""Minimum length of a masked secret; a warning names shorter ones, which are not masked."""
 
 
 class Masker:
@@ -81,7 +81,7 @@ class Masker:
         return MaskedStream(self)
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the masked bytes that are safe to pass on, and the end that may begin a secret."""
+        """Return the masked bytes that can be passed on, and the end, which may begin a secret."""
         if self._raw is None:
             return data, b""
         masked = self._raw.sub(STARS.encode(), data)

@@ -99,7 +99,7 @@ class Heartbeat:
 
     @property
     def left_s(self) -> float:
-        """Return the seconds until the attempt's deadline."""
+        """The seconds until the attempt's deadline."""
         return self._deadline - time.monotonic()
 
     def ending(self) -> Optional[Stopped]:

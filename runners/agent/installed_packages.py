@@ -67,7 +67,7 @@ class Files:
     """Reason of the outcome if the files differ: ``wrong_subject`` or ``wrong_pytest``."""
     home: Path
     digests: Mapping[str, str]
-    """By path below `home`: digests from RECORD, or the agent's own for files without one."""
+    """Digests from RECORD by path below `home`; the agent computes those of files without one."""
     marks: Mapping[str, Mark]
     byte_code: Mapping[Path, Mark]
     """Compiled files beside the sources."""
@@ -92,13 +92,13 @@ class Files:
         return [self.home / top for top in {path.split("/")[0] for path in self.digests}]
 
     def tops(self) -> List[str]:
-        """Return the top-level names that it can be imported by; ``*`` if its files do not tell."""
+        """Return the distribution's top-level import names; ``*`` if its files do not show them."""
         first = {path.split("/")[0].split(".")[0] for path in self.digests}
         named = sorted(name for name in first if name.isidentifier() and "__editable__" not in name)
         return named or ["*"]
 
     def byte_code_digest(self) -> str:
-        """Return a digest that shows a test process whether the byte code is still the installer's.
+        """Return a digest by which a test process detects changes to the installer's byte code.
 
         ``seatrial_code`` computes the same text.
         """
@@ -120,9 +120,9 @@ class EnvironmentInventory(NamedTuple):
     """Files and importable names of an environment, read by one start of its interpreter."""
 
     files: Tuple[Files, ...]
-    """Of the subject, of pytest, and of pytest's dependencies."""
+    """Files of the subject, of pytest, and of pytest's dependencies."""
     names: FrozenSet[str]
-    """Of all modules and packages that Python imports without the payload."""
+    """Names of all modules and packages that Python can import without the payload."""
     undeclared: JsonValue = None
     """Modules that the subject needs and its metadata does not require, as `seatrial_undeclared`
     returns them; None if that was not read.
@@ -303,7 +303,7 @@ def _differs(
 
 
 def _digest(file: Path, like: str) -> str:
-    """Return a file's digest, by the algorithm of another one; empty if it is unreadable."""
+    """Return a file's digest by the algorithm of the digest `like`; empty if it is unreadable."""
     kind = like.partition("=")[0]
     try:
         raw = hashlib.new(kind, file.read_bytes()).digest()

@@ -93,7 +93,7 @@ print('{ANSWER}' + json.dumps({{
 import venv
 venv.EnvBuilder(symlinks=True).create(sys.argv[1])
 """
-"""Looks at the interpreter, then does what ``-m venv --without-pip`` does, without its imports."""
+"""Script that describes the interpreter, then creates a virtual environment without pip."""
 
 
 class VirtualEnvironment(NamedTuple):
@@ -195,7 +195,7 @@ def at_home(candidate: str) -> str:
 
 
 def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
-    """Return the answer in a program's output, which may contain other text."""
+    """Return the JSON answer in a program's output, or None; other text is ignored."""
     for line in reversed(text.splitlines()):
         if line.startswith(ANSWER):
             try:
@@ -207,7 +207,7 @@ def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
 
 
 def without_answer(text: str) -> str:
-    """Return a program's output without the answer."""
+    """Return a program's output without its line with the answer."""
     lines = (line for line in text.splitlines() if not line.startswith(ANSWER))
     return "\n".join(lines).strip()
 
@@ -245,7 +245,7 @@ def _unusable(candidate: str, path: Optional[str], error: str) -> Dict[str, Json
 _FILE = Path(__file__).resolve().parent.parent / "interpreters.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SETTLED_NS = 2_000_000_000
-"""What changed less than this before it was read may change again within one tick of its clock."""
+"""A file that is younger than this when it is read may change again without a new time stamp."""
 _MOST = 32
 
 
@@ -282,7 +282,7 @@ def _marks(paths: Any) -> Dict[str, Any]:  # noqa: ANN401 - names, or a table by
 
 
 def _boot() -> str:
-    """Return the id of the machine's start; empty where the system has none."""
+    """Return the id of the machine's current boot; empty if the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -290,7 +290,7 @@ def _boot() -> str:
 
 
 def _read(file: Path) -> Dict[str, Any]:
-    """Return what was kept since the machine started, by path; nothing of a damaged file."""
+    """Return the descriptions stored since the boot, by path; empty for a damaged file."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         if not kept["boot"] or kept["boot"] != _boot():

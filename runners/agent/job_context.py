@@ -161,7 +161,7 @@ class JobContext:
         return refusal_of(problems) or self.runner.copied()
 
     def report_subject(self) -> None:
-        """Emit how many of the subject's modules a process of the command loaded, at most.
+        """Emit the largest number of the subject's modules that one process of the command loaded.
 
         Called after `refusal`. Nothing is emitted where no subject was installed.
         """
@@ -208,5 +208,5 @@ class JobContext:
 
 
 def arm_output(job: str, arm: str) -> str:
-    """Name the output of one arm of a job; the subject's is the job's."""
+    """Return the name of the output of one arm of a job; the subject's is the job's id."""
     return f"{job}.{arm}" if arm else job

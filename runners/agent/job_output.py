@@ -54,14 +54,14 @@ class Tail:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Add a piece of output."""
+        """Add a piece of output and drop all but the last 64 KiB."""
         self._kept += data[-_TAIL_BYTES:]
         if len(self._kept) > 2 * _TAIL_BYTES:
             del self._kept[:-_TAIL_BYTES]
 
     @property
     def raw(self) -> bytes:
-        """The end of the stream."""
+        """The last bytes of the stream, at most 64 KiB."""
         return bytes(self._kept[-_TAIL_BYTES:])
 
 
@@ -92,7 +92,7 @@ class JobOutput:
         self._at_line_start = True
 
     def open_pipe(self) -> int:
-        """Return the end of a fresh pipe that a process is to write to."""
+        """Create a pipe for the output of the next process, and return its writing end."""
         self._process_tail = Tail()
         self._pipe, write_end = os.pipe()
         os.set_blocking(self._pipe, False)
@@ -117,7 +117,7 @@ class JobOutput:
 
     @property
     def open(self) -> bool:
-        """Return whether a process may still write."""
+        """Whether the pipe is open, so that a process may still write to it."""
         return self._pipe is not None
 
     def drain(self, timeout_s: float) -> None:
@@ -148,7 +148,7 @@ class JobOutput:
             self._unshown += len(later)
 
     def add(self, pieces: Iterable[bytes]) -> bytes:
-        """Add output that a process left in a file; return its end as shown, masked."""
+        """Append output from a file of a process; return the masked end of that output."""
         tail = Tail()
         for piece in pieces:
             shown = self._stream.feed(piece)
@@ -267,11 +267,11 @@ class CapturedOutput:
 
 
 def _order(path: Path) -> Tuple[str, bool]:
-    """Sort by process, stdout first."""
+    """Return a sort key: by process, stdout before stderr."""
     return path.stem, path.suffix != ".stdout"
 
 
 def _heading(name: str) -> str:
-    """Return pytest's heading of a file's content: its name is that of a process and a stream."""
+    """Return pytest's heading for a file, whose name consists of a process and a stream."""
     process, _, stream = name.rpartition(".")
     return f"Captured {stream}" + ("" if process == _MAIN else f" of {process}")

@@ -65,7 +65,7 @@ class User:
 
     @property
     def separated(self) -> bool:
-        """The jobs' user is another than the agent's."""
+        """Whether jobs run as another user than the agent."""
         return self.account is not None
 
 
@@ -125,13 +125,13 @@ def _lookup(name: str) -> Optional[pwd.struct_passwd]:
 
 
 def _nodes() -> Tuple[Path, ...]:
-    """Name the devices that the agent can open."""
+    """Return the paths of the devices that the agent can open."""
     found = [node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)]
     return tuple(node for node in found if not node.is_dir() and os.access(node, _OPEN))
 
 
 def _groups(nodes: Sequence[Path]) -> Tuple[int, ...]:
-    """Name the groups that open devices; root's own would open more than that."""
+    """Return the ids of the groups that may open the devices, without root's group."""
     found: List[int] = [
         status.st_gid
         for status in (node.stat() for node in nodes)
@@ -176,7 +176,7 @@ def _problem(
     nodes: Sequence[Path],
     tick: Callable[[], None],
 ) -> Optional[str]:
-    """Return the operation that failed for the user in a trial; None without one."""
+    """Return the operation that the user failed to do in a trial; None if all succeeded."""
     environment: Mapping[str, str] = {"PATH": os.defpath, "HOME": str(attempt.home)}
     answer = bounded_process.run(
         (
@@ -198,7 +198,7 @@ def _problem(
 
 
 def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
-    """Return whether the user could become root; queried as root, so that sudo reports nothing."""
+    """Return a reason if sudo lets the user become root without a password, else None."""
     sudo = shutil.which("sudo", path=_PLACES)
     if sudo is None:
         return None
@@ -212,7 +212,7 @@ def _sudo_problem(name: str, tick: Callable[[], None]) -> Optional[str]:
 
 
 def _inherit_tpu_lock(account: Tuple[int, int, Tuple[int, ...]]) -> None:
-    """Give the user another process's TPU lock file, which libtpu would treat as a held lock."""
+    """Make the user the owner of a left-over TPU lock file, so that libtpu can open it."""
     with contextlib.suppress(OSError):
         status = _TPU_LOCK.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:

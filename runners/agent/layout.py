@@ -1,4 +1,4 @@
-"""Paths of files on the machine, what changes with a file, and the lock of an agent that lives."""
+"""Paths of the agent's files, marks that detect changed files, and the agent's lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AttemptFolder(NamedTuple):
 
     folder: Path
     arm: str = ""
-    """With one, the payload, the environment and the jobs' folders are that arm's own."""
+    """The arm with separate payload, environment and job folders; empty for the subject."""
 
     @property
     def own(self) -> Path:
@@ -112,15 +112,15 @@ class AttemptFolder(NamedTuple):
         return self.folder.parent.parent
 
     def pristine(self, digest: str) -> Path:
-        """The unpacked payload archive with this digest."""
+        """Return the unpacked payload archive with this digest."""
         return self.base / "payloads" / digest
 
     def wheelhouse(self, digest: str) -> Path:
-        """The wheels shipped under this digest."""
+        """Return the wheels shipped under this digest."""
         return self.base / "wheels" / digest
 
     def job(self, job: str) -> JobFolder:
-        """The folder of one job."""
+        """Return the folder of one job."""
         short = _short(f"{self.arm}/{job}" if self.arm else job, 4)
         return JobFolder(self.jobs / job, self.given / job, f"{self.short_prefix}{short}")
 
@@ -174,12 +174,12 @@ class JobFolder(NamedTuple):
 
     @property
     def skip(self) -> Path:
-        """Node ids that are not to be run again, one JSON list."""
+        """JSON list of the node ids that have results already and are not run again."""
         return self.given / "skip.json"
 
     @property
     def captured(self) -> Path:
-        """``$SEATRIAL_CAPTURED``: what pytest captures, in files of the jobs' user."""
+        """``$SEATRIAL_CAPTURED``: output that pytest captured, in files of the jobs' user."""
         return self.given / "captured"
 
     @property
@@ -240,7 +240,7 @@ Mark = Optional[Tuple[int, int, int, int]]
 
 
 def mark_of(file: Union[Path, str], *, is_link: bool = False) -> Mark:
-    """Return what changes with the file, or with the link itself; None if it cannot be seen."""
+    """Return a mark that changes with the file (or with the link); None if it is unreadable."""
     try:
         found = os.lstat(file) if is_link else os.stat(file)
     except OSError:

@@ -40,7 +40,7 @@ _ACCELERATOR_CLASSES = ("0x12",)
 
 
 class _Driver(NamedTuple):
-    """A vendor's tool that answers once the driver works."""
+    """A vendor's tool that succeeds once the driver works."""
 
     tool: str
     arguments: Tuple[str, ...]
@@ -157,7 +157,7 @@ def _holders(path: Path) -> Set[int]:
 
 
 def locked_by(path: Path) -> Set[int]:
-    """Return the process that holds the lock, as dpkg acquires it (fcntl, exclusive).
+    """Return the id of the process that holds the lock, as dpkg takes it (fcntl, exclusive).
 
     Raises:
         OSError: the file cannot be opened for writing.

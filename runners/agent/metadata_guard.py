@@ -17,9 +17,9 @@ ADDRESS = "169.254.169.254"
 _PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 _TIMEOUT_S = 20.0
 _PRIORITY = "90"
-"""Routing rules for local addresses have 0, all others come after 32,000."""
+"""Priority of the routing rule: local addresses have 0, all other rules come after 32,000."""
 _TCP = "6"
-"""Its number: small images have no /etc/protocols with names."""
+"""Number of the protocol TCP: small images have no /etc/protocols with names."""
 _WAYS: Dict[str, Callable[[str], Tuple[Tuple[str, ...], ...]]] = {
     "nft": lambda user: (("; ".join((
         "add table ip seatrial", "delete table ip seatrial", "add table ip seatrial",
@@ -42,7 +42,7 @@ _WAYS: Dict[str, Callable[[str], Tuple[Tuple[str, ...], ...]]] = {
 the name server, too.
 """
 _THERE = "File exists"
-"""Said of a routing rule that was added before."""
+"""Error message of ``ip`` for a routing rule that exists already."""
 _TRY = """
 import socket, sys
 from concurrent.futures import ThreadPoolExecutor

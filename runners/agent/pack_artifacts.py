@@ -64,7 +64,7 @@ class Packer:
             self._put("gpu_info.txt", answer)
 
     def outputs(self, jobs: Sequence[str]) -> None:
-        """Shorten the jobs' outputs if they exceed the limit of a bundle together."""
+        """Shorten the jobs' outputs if their sum exceeds the size limit of a bundle."""
         room = _OUTPUTS_BYTES
         for job in jobs:
             path = self._context.attempt.artifacts / output_name(job)
@@ -84,7 +84,7 @@ class Packer:
         self._context.events.log("warning", text, job)
 
     def left_by(self, job: str) -> None:
-        """Collect the plain files of a job's ``$SEATRIAL_ARTIFACTS``, masked."""
+        """Collect the regular files of a job's ``$SEATRIAL_ARTIFACTS``, with secrets masked."""
         folder = self._context.attempt.job(job).artifacts
         for path in _files_below(folder):
             if self._until is not None and time.monotonic() >= self._until:
@@ -196,7 +196,7 @@ def bundle(folder: Path, out: BinaryIO) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, source: BinaryIO) -> None:
-    """Add a file that may still grow or shrink: the size at the beginning is what counts."""
+    """Add a file that may still grow or shrink, with its size at the beginning."""
     status = os.fstat(source.fileno())
     entry = tar.tarinfo(name)
     entry.size, entry.mtime, entry.mode = status.st_size, int(status.st_mtime), 0o644

@@ -131,14 +131,14 @@ _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _QUANTILE = 0.7
 _NORMAL_SCALE = NormalDist().inv_cdf((1 + _QUANTILE) / 2)
 _REACH = 6.0
-"""Scales from the middle at which a ratio's weight is zero; few ratios reach further."""
+"""Distance from the median, in scales, beyond which a ratio has no weight."""
 _REACH_OF_FEW = 40.0
 
 
 def half_width(log_ratios: Sequence[float]) -> float:
-    """Return how far the 95 % confidence interval of the mean log ratio reaches to either side.
+    """Return the half-width of the 95 % confidence interval of the mean log ratio.
 
-    Infinite for fewer than four: two are needed for every second one's drift, which is taken out.
+    Infinite for fewer than four ratios: the removal of the linear drift needs two more.
     """
     if len(log_ratios) < FEWEST:
         return math.inf
@@ -158,7 +158,7 @@ def half_width(log_ratios: Sequence[float]) -> float:
 
 
 def known_to(log_ratios: Sequence[float], launch: int) -> float:
-    """Return the larger half-width of a ratio's interval: by its pairs, or by their processes.
+    """Return the larger of two half-widths: from the ratios, or from the means of each start.
 
     Args:
         log_ratios: In the order in which they were taken.
@@ -206,7 +206,7 @@ _STARTING = 2
 _BLOCK = 2
 """Pairs in subject, baseline, baseline, subject."""
 _OUR_OWN = ("stopped", "disk_full")
-"""Causes that no arm is responsible for."""
+"""Causes of a job's end for which neither arm is responsible."""
 _LAST_WORDS_BYTES = 1_000
 _NAMES = 5
 
@@ -339,7 +339,7 @@ class PairedRun:
         return f"its arm ended {_after(len(self._tally.turns))}: {ended.detail}{words}"
 
     def _tell(self, ended: Ended) -> None:
-        """Report the subject's results as of an unpaired job, then the turns of both arms."""
+        """Report the subject's results as an unpaired job does, then the turns of both arms."""
         job_context, arm_report = self._subject.job_context, self._subject.arm_report
         _hear_out(self._subject)
         context, job = job_context.context, job_context.job.id

@@ -15,10 +15,10 @@ _SETTINGS = frozenset((
     ".pytest.ini", ".pytest.toml", "conftest.py", "entry_points.txt", "pyproject.toml",
     "pytest.ini", "pytest.toml", "setup.cfg", "sitecustomize.py", "tox.ini", "usercustomize.py",
 ))  # fmt: skip
-"""Names that pytest or Python looks for by themselves."""
+"""File names that pytest or Python read without being told."""
 _AT_START = ("sitecustomize", "usercustomize")
 _SOURCE_FOLDERS = ("src", "lib", "python")
-"""As `seatrial_shipped` has them."""
+"""Folders of the payload that have its packages, the same as in `seatrial_shipped`."""
 _MOST_NAMES = 2_000
 _CACHE = "__pycache__"
 _MODULES = (".py", ".pyc", ".pyd", ".so")
@@ -53,7 +53,7 @@ class PayloadCopy:
         self._names = frozenset((*_AT_START, *names, *shipped_names)) - {""}
 
     def tops(self) -> List[str]:
-        """Return the names that modules of the payload's usual folders begin with.
+        """Return the top-level names of the modules in the payload's usual folders.
 
         ``*`` if they are too many for a variable of the environment.
         """
@@ -102,7 +102,7 @@ class PayloadCopy:
         return [str(path) for path in (*changed, *added)]
 
     def _is_in_place(self, path: PurePath) -> bool:
-        """Return whether Python may import a new file, or linked folder, for another module.
+        """Return whether Python may import a new file, or linked folder, instead of another module.
 
         Any folder may be on the path. There a folder without `__init__.py` comes after every module
         of its name, wherever that is, and folders of one name are searched one after the other.

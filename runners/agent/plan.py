@@ -27,11 +27,11 @@ METADATA_URL = "http://169.254.169.254"
 """Address of the metadata service of both clouds."""
 
 Name = NewType("Name", str)
-"""A name of a folder, checked so that no path below it leads elsewhere."""
+"""A name of a folder, checked so that it cannot lead out of its parent folder."""
 
 
 _LEAST = "least"
-"""Key of a field's metadata: smaller numbers are replaced by this one."""
+"""Metadata key of a field: values below this minimum are raised to it."""
 
 
 class PlanError(ValueError):
@@ -124,15 +124,15 @@ class PlanJob:
     the controller's default.
     """
     test_silence_s: Mapping[str, float] = field(default_factory=dict)
-    """By node id, the same of tests that are known to take longer, from earlier runs."""
+    """As `silence_s` in seconds, by node id, for tests that took longer in earlier runs."""
     only: Tuple[str, ...] = ()
     """The tests to run, by node id; empty for all."""
     paired: Optional[Pairing] = None
-    """Measured in turns with the baseline."""
+    """The number of pairs, if the job is measured in turns with the baseline; else None."""
     metrics: Tuple[str, ...] = ()
     """Metric files below the payload's folder that are collected."""
     turns: bool = False
-    """Whether it stays resident between its turns; otherwise each turn is a new process."""
+    """Whether the process stays resident between turns; otherwise each turn starts a process."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Readiness:
     """The check of torch before the first job."""
 
     device: Optional[Literal["cuda", "xla", "cpu"]] = None
-    """cuda (which ROCm is, too), xla or cpu; None if nothing was promised."""
+    """cuda (also for ROCm), xla or cpu; None if the platform has no known device."""
     enforce: bool = False
     """Whether a failed check ends the attempt."""
     timeout_s: float = 120.0
@@ -224,7 +224,7 @@ def _checked(plan: AgentPlan, raw: Dict[str, object]) -> AgentPlan:
 
 
 def _record(kind: Any, raw: Dict[str, object], at: str) -> Any:  # noqa: ANN401 - what `kind` says
-    """Read one of these classes; a missing value or null becomes the field's default."""
+    """Read a dataclass of the plan; a missing value or null becomes the field's default."""
     if kind is PlanJob and raw.get("silence_s") is None:
         raw = {**raw, "silence_s": raw.get("timeout_s")}
     types, found = get_type_hints(kind), {}

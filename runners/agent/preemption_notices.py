@@ -100,7 +100,7 @@ class _Aws:
 
 
 def _gcp(url: str) -> Ask:
-    """Compute Engine's notice, about half a minute ahead; TPU machines have the same."""
+    """Return a function that polls Compute Engine's notice (30 s ahead), also for TPUs."""
 
     def ask() -> Optional[str]:
         address = f"{url}/computeMetadata/v1/instance/preempted"

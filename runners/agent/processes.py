@@ -80,7 +80,7 @@ def _is_agent(pid: int, folder: Path) -> bool:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Return whether a process has the file open, which may have been removed since."""
+    """Return whether a process has the file open, even if the file has been removed since."""
     try:
         links = [str(link.readlink()) for link in (_PROC / str(pid) / "fd").iterdir()]
     except OSError:
@@ -89,7 +89,7 @@ def _has_open(pid: int, path: str) -> bool:
 
 
 def below(ancestor: int, *, seen: Dict[int, Stat]) -> Set[int]:
-    """Return every process that descends from one."""
+    """Return every descendant of a process, without the process itself."""
     found: Set[int] = set()
     fresh = {ancestor}
     while fresh:
@@ -145,7 +145,7 @@ def send(pids: Set[int], number: signal.Signals) -> None:
 
 _waited_elsewhere: Set[int] = set()
 started: Deque[int] = deque(maxlen=64)
-"""The processes that the agent started last, which may be gone."""
+"""Ids of the 64 processes that the agent started last; they may have ended."""
 
 
 def keep_for_caller(pid: int) -> None:
@@ -184,7 +184,7 @@ def _numbers() -> Set[int]:
 
 
 def _content(pid: int, name: str) -> bytes:
-    """Return a file of a process. Every look reads one of each: as bytes, without a `Path`."""
+    """Return the content of a file in /proc; faster than by `Path`, since it is read often."""
     with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as stream:
         return stream.read()
 

@@ -22,7 +22,7 @@ _WARNINGS = 20
 
 _REFUSALS = ("wrong_pytest", "wrong_subject", "forged_records")
 _NEEDS_NO_NUMBER = ("origins", "start")
-"""Record type and moment of the records before the recorder runs; they can only refuse."""
+"""Records without a number, written before the recorder runs; they can only cause a refusal."""
 _PROBLEMS = 20
 
 
@@ -223,9 +223,9 @@ class SuiteRecords:
         self._run_again(_text(line, "nodeid"), "record")
 
     def _run_again(self, nodeid: str, source: str) -> None:
-        """Count a plugin's rerun of a failed test: only its last try is the result.
+        """Report a plugin's rerun of a failed test: only its last try is the result.
 
-        The recorder reports a rerun, and often the plugin as well.
+        The recorder reports a rerun, and often the plugin as well; both count once.
         """
         told = self._reruns.setdefault(nodeid, {"record": 0, "report": 0})
         before = max(told.values())

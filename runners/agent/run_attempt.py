@@ -73,7 +73,7 @@ def run(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
 
 
 def _end(context: AttemptContext, work: Callable[[], None]) -> None:
-    """Run the attempt, and emit how it ended."""
+    """Run the attempt, and emit how it ended. Errors of the agent become part of that event."""
     data: Data = {"outcome": "completed", "reason": None, "detail": ""}
     try:
         work()
@@ -201,7 +201,7 @@ class AttemptRun:
         return facts
 
     def _see_metadata(self, runner: JobRunner, environment: Dict[str, JsonValue]) -> None:
-        """Add what jobs find under the subject's name; warn of versions other than its own."""
+        """Add the subject's installed metadata to `environment`; warn of other versions."""
         found = subject_metadata.find(self._context, runner)
         product = self._context.plan.product
         if found is not None and product is not None:
@@ -211,7 +211,7 @@ class AttemptRun:
                 self._context.events.log("warning", text)
 
     def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
-        """Warn if the jobs see Seatrial's own packages, which the payload did not request."""
+        """Store in `environment` whether the jobs see Seatrial's own packages; warn if they do."""
         found = environment["packages"]
         assert isinstance(found, Mapping)
         subject = self._context.plan.subject

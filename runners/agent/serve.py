@@ -30,7 +30,7 @@ _IDLE_S = 900.0
 """Seconds without a request after which it ends; the controller starts another one."""
 _LOOK_S = 0.05
 _PAUSE_S = 0.5
-"""Least time between a pull and the `wake` frame for more output, not for the agent's end."""
+"""Minimum seconds between a pull and a `wake` frame for more output."""
 _LINE_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
 

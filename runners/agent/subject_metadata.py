@@ -29,7 +29,7 @@ _ANSWER = '{"found": found, "module": module.origin if module else None}'
 
 
 class SubjectMetadata(NamedTuple):
-    """What jobs find under the subject's name."""
+    """Metadata and module that jobs find under the subject's name."""
 
     versions: Mapping[str, str]
     """Versions by the path of their metadata, in the order of the path."""
@@ -37,14 +37,14 @@ class SubjectMetadata(NamedTuple):
     """The file that an import of that name would load; empty if there is none."""
 
     def facts(self) -> Dict[str, JsonValue]:
-        """Return its part of the ``environment`` event."""
+        """Return the fields of the ``environment`` event."""
         rows: List[JsonValue] = [
             {"version": version, "metadata": path} for path, version in self.versions.items()
         ]
         return {"subject_metadata": rows, "subject_module": self.module or None}
 
     def warning(self, product: PlanProduct, *, is_payload: bool) -> str:
-        """Return the text about other versions than the subject's; empty without any.
+        """Return a warning about versions other than the subject's; empty if there are none.
 
         Args:
             product: The subject.
@@ -65,7 +65,7 @@ class SubjectMetadata(NamedTuple):
 
 
 def find(context: AttemptContext, runner: JobRunner) -> Optional[SubjectMetadata]:
-    """Return what is found by each ``PYTHONPATH`` of a job; None if the plan names no subject."""
+    """Return the metadata found with each ``PYTHONPATH`` of a job; None if no subject is named."""
     product = context.plan.product
     if product is None:
         return None
@@ -96,7 +96,7 @@ def _ask(name: str, asker: Asker) -> SubjectMetadata:
 
 
 def _plain(version: str) -> str:
-    """Return a version without the zeros at its end and what a build adds after ``+``."""
+    """Return a version in lower case without "v", local part and trailing ``.0``."""
     return re.sub(r"(\.0)+$", "", version.partition("+")[0].strip().lower().lstrip("v"))
 
 

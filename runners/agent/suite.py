@@ -38,7 +38,7 @@ def _digests() -> Dict[str, str]:
 
 
 def idle_timeout_advice(job: PlanJob, test: str) -> str:
-    """Return how to allow a job's tests more time without output, with the present limit."""
+    """Return advice on raising a job's limit of time without output, with the present limit."""
     source = "durations" if test in job.test_silence_s else job.silence_source
     now = f"{job.test_silence_s.get(test, job.silence_s) / 60:g} now"
     name = f"idle_timeout_minutes of job {job.id}"
@@ -303,7 +303,7 @@ class Suite:
 
 
 def _why(code: Optional[int], words: str) -> str:
-    """Return pytest's error message about its arguments or its configuration."""
+    """Return pytest's last error message about arguments or configuration; empty without one."""
     if code == _PLUGIN_UNHEARD:
         return _CLOSED
     said = [line[len(_ERROR) :].strip() for line in words.splitlines() if line.startswith(_ERROR)]

@@ -52,7 +52,7 @@ class JsonLinesTail:
 
     @property
     def lost(self) -> str:
-        """Return why lines may be missing; empty if nothing indicates that."""
+        """Why lines may be missing; empty if nothing indicates that."""
         if self._fd is None:
             return ""
         held = os.fstat(self._fd)

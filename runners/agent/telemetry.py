@@ -14,7 +14,7 @@ from . import bounded_process
 _NVIDIA_FIELDS = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
 _NVIDIA_TIMEOUT_S = 5.0
 _NVIDIA_EVERY_S = 1.0
-"""Seconds between two queries, as one takes a large part of a second: shorter turns share one."""
+"""Minimum seconds between two queries of nvidia-smi, because one takes a large part of a second."""
 _HARMLESS = 0x1 | 0x2
 """Throttle reasons that are ignored: idle, and clocks that were set by a user."""
 _CPUS = Path("/sys/devices/system/cpu")
@@ -53,7 +53,7 @@ class Gauges:
 
 
 def parse_nvidia(text: str) -> Readings:
-    """Read nvidia-smi's CSV, a line per device: lowest clock, total power, highest temperature."""
+    """Parse nvidia-smi's CSV: lowest clock, total power, highest temperature of all devices."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     rows = [row for row in rows if len(row) == 4]
     clocks = _numbers(row[0] for row in rows)

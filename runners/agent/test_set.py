@@ -91,7 +91,7 @@ class TestSetRecorder:
 
     @property
     def modules(self) -> "List[Tuple[str, str]]":
-        """Return the modules that were skipped as a whole, with their reasons."""
+        """The modules that were skipped as a whole, with their reasons."""
         return _pairs(self._recorded.get("modules"))
 
     def _cause(self, raw: object) -> Dict[str, JsonValue]:

@@ -18,7 +18,7 @@ ANSWER = "SEATRIAL-ANSWER:"
 NO_TORCH = "torch is not installed, and no device was asked for"
 SIZE = 512
 TOLERANCES = {"xla": 2e-2}
-"""Largest error of a float32 product, relative to its largest element.
+"""Maximum error of a float32 product by device, relative to its largest element.
 
 A TPU multiplies in bfloat16 by default.
 """
@@ -71,7 +71,7 @@ class DeviceChecks:
         return f"{said}, torch_xla {importlib.import_module('torch_xla').__version__}"
 
     def see(self) -> str:
-        """Find torch's devices; return a description of them."""
+        """Find torch's devices; return a description. Raises DeviceFault without devices."""
         if self.kind == "cuda":
             return self._cuda()
         if self.kind == "xla":

@@ -158,7 +158,7 @@ class Overlay:
             raise EnvironmentFailed(f"{text}: nothing that ran with it would count")
 
     def _interpreters(self) -> Set[Tuple[str, str]]:
-        """Return the interpreter and settings files, each with its target or content."""
+        """Return the environment's interpreter and settings files with link target or content."""
         venv = self._attempt.venv
         found = [path for pattern in _OWN_FILES for path in venv.glob(pattern)]
         return {
@@ -225,7 +225,7 @@ class Overlay:
         return found
 
     def _holds(self, distribution: str) -> bool:
-        """Return whether the overlay has a distribution, apart from its interpreter's packages."""
+        """Return whether a distribution is in the overlay itself, not in its interpreter."""
         wanted = _normal(distribution)
         infos = self._attempt.venv.glob("lib/python3*/site-packages/*.dist-info")
         return any(_normal(info.name.partition("-")[0]) == wanted for info in infos)

@@ -19,7 +19,7 @@ __all__ = ["TRAITS", "AwsProvider"]
 
 
 def _check(platform: Platform) -> Iterable[Problem]:
-    """Needs the service model of botocore, without which no provider is made either."""
+    """Return the platform's problems; none if the provider's libraries are not installed."""
     if not is_installed(TRAITS.extra):
         return ()
     found: Iterable[Problem] = import_module("runners.aws.platform_config").check_platform(platform)

@@ -26,7 +26,7 @@ _FRACTIONAL = ("g6f.", "gr6f.")
 
 
 class InstanceCatalogue:
-    """Answers are kept for some minutes."""
+    """Reads instance types from EC2, and caches the answers for some minutes."""
 
     def __init__(self, account: AwsAccount, now: Callable[[], datetime]) -> None:
         self._account = account
@@ -37,7 +37,7 @@ class InstanceCatalogue:
         self._details: dict[str, InstanceType] = {}
 
     def zones(self, instance_type: str, region: str) -> tuple[str, ...]:
-        """The region's zones that have the type, sorted. Raises ProviderError."""
+        """Return the region's zones that have the type, sorted. Raises ProviderError."""
         return self._zones.get(
             (instance_type, region), lambda: self._ask_zones(instance_type, region)
         )
@@ -49,7 +49,7 @@ class InstanceCatalogue:
         )
 
     def chosen(self, config: Ec2PlatformConfig) -> tuple[str, ...]:
-        """The platform's types: as named, or those with the device, the smallest first.
+        """Return the platform's types: as named, or those with its device, the smallest first.
 
         Raises:
             NotOfferedError: No type has the device; nothing else is taken in its place.
@@ -188,7 +188,7 @@ def _has(one: InstanceType, device: Accelerator) -> bool:
 
 
 def _may_have(one: InstanceType, device: Accelerator) -> bool:
-    """Return `_has` for a type that the platform names, whose data may be incomplete."""
+    """Return whether a named type may have the device: missing data does not exclude it."""
     same_vendor = one.vendor == (device.vendor or one.vendor)
     return same_vendor and may_match(device, one.gpu) and one.count in (0, device.count)
 

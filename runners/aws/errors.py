@@ -26,7 +26,7 @@ from runners.provider_context import plain_words
 
 @dataclass(frozen=True, slots=True)
 class Ec2Refusal:
-    """An answer that is an error, as EC2 gave it."""
+    """An error answer of EC2."""
 
     code: str
     words: str
@@ -151,7 +151,7 @@ _BY_WORDS = (
         _FREE_PLAN,
     ),
 )
-"""Code, words, and what the code means with them."""
+"""Rows of code, words in the message, and the rule for both."""
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _RULES for code in codes.split()}

@@ -63,7 +63,7 @@ class RecordedImage:
 
 
 class AwsImages:
-    """Answers are kept for some minutes by region."""
+    """Finds boot images, and caches the answers for some minutes by region."""
 
     def __init__(self, account: AwsAccount, now: Callable[[], datetime]) -> None:
         self._account = account
@@ -145,7 +145,7 @@ def _candidates(config: Ec2PlatformConfig, architecture: str) -> Iterator[tuple[
 
 
 def default_parameters(architecture: str) -> tuple[str, ...]:
-    """Names of the parameters that hold the usual images, in the order in which they are tried."""
+    """Return the names of the parameters that hold the usual images, in the order of tries."""
     return tuple(
         _PARAMETER.format(architecture=architecture, torch=torch, ubuntu=ubuntu)
         for torch, ubuntu in _LINES

@@ -1,4 +1,4 @@
-"""One launch: the request is the same to the last byte whenever its token is."""
+"""Launches instances: a repeated launch sends exactly the same request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runners.first_boot import cloud_config
 
 MISMATCH = "IdempotentParameterMismatch"
 SPENT = (MISMATCH, "IdempotentInstanceTerminated")
-"""The token was used before: with another request, or for an instance that is over."""
+"""Error codes for a used token: with another request, or for a terminated instance."""
 
 
 def client_token(request: LaunchRequest) -> str:
@@ -67,7 +67,7 @@ class Ec2Launcher:
         return self._run(request, subnet, parameters)
 
     def image(self, platform: Platform, place: Place) -> RecordedImage:
-        """The platform's image for the type at the place. Raises ProviderError."""
+        """Return the platform's image for the type at the place. Raises ProviderError."""
         kind = self.catalogue.instance_type(place.instance_type, place.region)
         return self.images.find(parse_platform(platform), kind.architecture, place.region)
 

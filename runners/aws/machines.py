@@ -22,7 +22,7 @@ STATES: Mapping[str, MachineState] = {
     "terminated": MachineState.TERMINATED,
 }
 SSM = "ssm"
-"""``connect: ssm``."""
+"""Value of `connect` for connections through Systems Manager."""
 SSM_PROGRAMS = ("aws", "session-manager-plugin")
 _ENDING = frozenset({MachineState.STOPPING, MachineState.TERMINATED})
 _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
@@ -34,13 +34,13 @@ def machine_id(region: str, resource_id: str) -> str:
 
 
 def split_id(machine_id: str) -> tuple[str, str]:
-    """Region and resource id; both empty for an id that is not of this provider's making."""
+    """Return region and resource id; both empty for an id that another provider made."""
     region, _, resource = machine_id.partition("/")
     return (region, resource) if region and "-" in resource and "/" not in resource else ("", "")
 
 
 def gone(machine_id: str, *, simulated: bool = False) -> Machine:
-    """A machine that EC2 does not know."""
+    """Return the record of a machine that EC2 does not know."""
     return Machine(id=machine_id, token="", state=MachineState.TERMINATED, simulated=simulated)
 
 
@@ -117,7 +117,7 @@ def _address(description: Answer, region: str, tags: Mapping[str, str]) -> SshAd
 
 
 def session_command(region: str, instance_id: str) -> tuple[str, ...]:
-    """The command that connects to the SSH port through AWS Systems Manager.
+    """Return the command that connects to the SSH port through AWS Systems Manager.
 
     docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html
     """

@@ -106,7 +106,7 @@ class Network:
         self._groups.forget((region, subnet.vpc))
 
     def _name(self, cidr: str) -> str:
-        """One group for each block of addresses that is let in."""
+        """Return the name of the security group that admits one network."""
         digest = hashlib.sha256(cidr.encode()).hexdigest()[:8]
         return f"seatrial-{self._project}-{digest}"
 

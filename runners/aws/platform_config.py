@@ -60,7 +60,7 @@ class InstanceTable:
 
 @cache
 def shipped() -> InstanceTable:
-    """Read the table that lies beside this module."""
+    """Read the shipped table, once."""
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     read = tomllib.loads(text)
     as_of = datetime.combine(cast("date", read["read_on"]), datetime.min.time(), UTC)
@@ -107,7 +107,7 @@ def is_called(device: Accelerator, name: str) -> bool:
 
 
 def may_match(device: Accelerator, name: str) -> bool:
-    """Whether the API's name may mean the accelerator: `is_called`, or a vendor's name alone."""
+    """Return whether the API's name may be the accelerator's: `is_called`, or only a vendor."""
     return is_called(device, name) or (bool(name) and not _words(name))
 
 
@@ -125,7 +125,7 @@ class Ec2PlatformConfig:
     disk_gb: int = DISK_GB
     subnets: tuple[str, ...] = ()
     security_group: str = ""
-    """Instead of the project's own; its rules are its owner's."""
+    """Id of the user's security group; empty for the project's own group."""
     kms_key: str = ""
     """The key of the disk's encryption; empty for the account's default."""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -140,12 +140,12 @@ class Ec2PlatformConfig:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """Each once, in the order of the locations."""
+        """The regions of the locations, each once, in their order."""
         return tuple(dict.fromkeys(location.region for location in self.locations))
 
 
 def parse_platform(platform: Platform) -> Ec2PlatformConfig:
-    """Return the platform's requirements of EC2. Raises PlatformError, ConfigError."""
+    """Parse and check a platform for EC2. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), _device(platform)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
@@ -167,7 +167,7 @@ def parse_platform(platform: Platform) -> Ec2PlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Every value that EC2 cannot have, by the shipped table and botocore's service model."""
+    """Return a problem for each value that the shipped table or botocore does not have."""
     readers = (
         _instance_types,
         _device,
@@ -206,7 +206,7 @@ def _instance_types(platform: Platform) -> tuple[str, ...]:
 
 
 def _alike(name: str, types: Iterable[str]) -> tuple[str, ...]:
-    """Types of the same family or size, so that a hint changes one of them only."""
+    """Return types of the same family or size, as suggestions for a wrong name."""
     family, _, size = name.partition(".")
     same = tuple(one for one in types if one.startswith(f"{family}.") or one.endswith(f".{size}"))
     return same or tuple(shipped().types)
@@ -244,14 +244,14 @@ def _location(text: str, index: int) -> Location:
 
 @cache
 def _service_types() -> frozenset[str]:
-    """Every instance type of the EC2 service model that is installed."""
+    """Return every instance type in the service model of the installed botocore."""
     model = _loader().load_service_model("ec2", "service-2")
     return frozenset(model["shapes"]["InstanceType"]["enum"])
 
 
 @cache
 def _service_regions() -> frozenset[str]:
-    """Every region of the public partition, by the endpoints of botocore that is installed."""
+    """Return every region of the public partition, from the endpoints of the installed botocore."""
     partitions = _loader().load_data("endpoints")["partitions"]
     return frozenset(
         region for one in partitions if one["partition"] == "aws" for region in one["regions"]

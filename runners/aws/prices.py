@@ -14,7 +14,7 @@ from runners.aws.platform_config import shipped
 from runners.aws.sdk import Answer, AwsAccount
 
 PRICING_REGION = "us-east-1"
-"""The Pricing API answers in two regions only, for all of them."""
+"""Region of the Pricing API, which has the prices of all regions and only two endpoints."""
 SYSTEM = "Linux/UNIX"
 _PRODUCT: Mapping[str, str] = {
     "operatingSystem": "Linux",
@@ -33,7 +33,7 @@ class PriceList:
     newest: Mapping[tuple[str, str, str], Price]
 
     def of(self, instance_type: str, zone: str, region: str, market: str) -> Price | None:
-        """The zone's price, or its region's; None if neither is known."""
+        """Return the zone's price, or its region's; None if neither is known."""
         for place in (zone, region):
             price = self.newest.get((instance_type, place, market))
             if price is not None:
@@ -55,10 +55,10 @@ def price_list(book: PriceBook | None) -> PriceList:
 
 
 def read_on_demand(account: AwsAccount, now: datetime) -> Iterator[Price]:
-    """On-demand prices by the Pricing API, of each type that the table names, in its regions.
+    """Yield on-demand prices of the shipped table's types and regions, from the Pricing API.
 
     Raises:
-        ProviderError: It does not answer, or names two prices for one thing.
+        ProviderError: The API does not answer, or has two prices for one item.
     """
     for item in _items():
         found: dict[str, Decimal] = {}
@@ -85,7 +85,7 @@ def read_on_demand(account: AwsAccount, now: datetime) -> Iterator[Price]:
 
 
 def read_spot(account: AwsAccount, now: datetime) -> Iterator[Price]:
-    """The spot price that holds now, of each type and zone of the table's regions."""
+    """Yield the current spot price of each type and zone in the regions of the shipped table."""
     for region in shipped().regions:
         try:
             yield from _spot_of(account, region, now)

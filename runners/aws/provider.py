@@ -21,7 +21,7 @@ from runners.aws.sdk import AwsAccount
 from runners.provider_context import ProviderContext
 
 CONSOLE_LIMIT = 64 * 1024
-"""Characters; EC2 keeps about as much."""
+"""Maximum characters of console output; EC2 keeps about as much."""
 
 
 class AwsProvider:
@@ -52,7 +52,7 @@ class AwsProvider:
         self._quotas = Ec2QuotaReader(self._account, catalogue)
 
     def is_configured(self) -> bool:
-        """Return whether keys or a profile are available; an instance's role is not checked."""
+        """Whether keys or a profile are available; an instance's role is not checked."""
         return self._account.has_credentials()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
@@ -75,7 +75,7 @@ class AwsProvider:
         return self._launcher.launch(request)
 
     def image(self, platform: Platform, place: Place) -> BootImage:
-        """The image that an instance would boot there now. Raises ProviderError."""
+        """Return the image that an instance at the place would boot now. Raises ProviderError."""
         found = self._launcher.image(platform, place)
         simulated = self._account.is_simulated(place.region)
         return BootImage(found.id, simulated=simulated, name=found.name)
@@ -111,7 +111,7 @@ class AwsProvider:
         return str(answer.get("Output", ""))[-CONSOLE_LIMIT:]
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """The vCPUs of one machine there. Raises ProviderError."""
+        """Return the vCPU quota that one machine at the place uses. Raises ProviderError."""
         return self._quotas.demands(place)
 
     def level(self, quota: Quota) -> QuotaLevel:
@@ -119,7 +119,7 @@ class AwsProvider:
         return self._quotas.level(quota)
 
     def read_prices(self) -> Iterable[Price]:
-        """On-demand and spot prices of all types that the table names. Raises ProviderError."""
+        """Yield on-demand and spot prices of the shipped table's types. Raises ProviderError."""
         now = self._context.now()
         yield from read_on_demand(self._account, now)
         yield from read_spot(self._account, now)

@@ -56,14 +56,14 @@ class Ec2QuotaReader:
     catalogue: InstanceCatalogue
 
     def demands(self, place: Place) -> tuple[Demand, ...]:
-        """The vCPUs of one machine at the place. Raises ProviderError."""
+        """Return the vCPUs of one machine at the place. Raises ProviderError."""
         quota = quota_of(place.instance_type, place.region, place.market)
         return (
             Demand(quota, self.catalogue.instance_type(place.instance_type, place.region).vcpus),
         )
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """The limit and its use; what cannot be read is unknown, with the reason."""
+        """Return limit and usage of a quota; an unreadable value is unknown, with the reason."""
         if not quota.code:
             return QuotaLevel(None, None, f"which limit {quota.name} counts against is not known")
         try:

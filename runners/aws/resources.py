@@ -19,18 +19,18 @@ class ResourceCalls:
     describe: str
     key: str
     parameter: str
-    """Parameter of both calls for the id; a list of ids in `describe`."""
+    """Name of the parameter for the id in `delete`; `describe` takes a list, with an ``s``."""
     delete: str
     read: Callable[[Answer], Resource]
     lists: bool = False
-    """Whether `delete` also takes a list."""
+    """Whether `delete` takes a list of ids as well."""
 
     def listed(self, resource_id: str) -> dict[str, object]:
-        """Arguments that name the resource in `describe`."""
+        """Return the arguments that name the resource in `describe`."""
         return {f"{self.parameter}s": [resource_id]}
 
     def named(self, resource_id: str) -> dict[str, object]:
-        """Arguments that name the resource in `delete`."""
+        """Return the arguments that name the resource in `delete`."""
         return self.listed(resource_id) if self.lists else {self.parameter: resource_id}
 
 
@@ -163,5 +163,5 @@ class Resources:
 
 
 def _is_unknown(error: ProviderError) -> bool:
-    """`InvalidVolume.NotFound`, `InvalidInstanceID.Malformed`: no such thing is there."""
+    """Return whether the error code means that no such resource exists."""
     return error.code.startswith("Invalid") and error.code.endswith((".NotFound", ".Malformed"))

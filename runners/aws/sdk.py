@@ -1,4 +1,4 @@
-"""The border to boto3: its clients go no further, and neither do its exceptions."""
+"""The only module that uses boto3's clients and handles its exceptions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class AwsAccount:
     def pages(
         self, service: str, region: str, operation: str, key: str, /, **parameters: object
     ) -> Iterator[Answer]:
-        """Every entry below `key`, over all pages of the answer."""
+        """Yield every entry below `key`, over all pages of the answer."""
 
         def entries() -> Answer:
             client = self._client(service, region)

@@ -21,7 +21,7 @@ VALUE_LIMIT = 256
 
 
 def specification(tags: Mapping[str, str], *kinds: str) -> list[Answer]:
-    """The tags for each kind of resource that a call makes, as EC2 takes them."""
+    """Return the tags in EC2's format, for each kind of resource that a call creates."""
     listed = [{"Key": key, "Value": tags[key][:VALUE_LIMIT]} for key in sorted(tags)]
     return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
 

@@ -1,7 +1,7 @@
 """The provider ``fake``: a cloud in memory, whose faults are scripted.
 
-It answers the same contract tests as the real ones, and lets a flow be proved against every way
-in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
+It passes the contract tests of the real providers, and lets tests of a flow cover every fault of a
+cloud or a machine without a cloud, a machine or a clock.
 """
 
 from __future__ import annotations

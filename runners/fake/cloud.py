@@ -46,7 +46,7 @@ class LaunchFault(StrEnum):
     LOST_ANSWER = "lost answer"
     """The machine is made, and the call fails nevertheless."""
     LATE_CAPACITY = "capacity, late"
-    """The order is taken, and refused when it is looked at."""
+    """The order is accepted, and refused at the first inspect."""
 
 
 ERRORS: dict[LaunchFault, type[ProviderError]] = {
@@ -59,7 +59,7 @@ ERRORS: dict[LaunchFault, type[ProviderError]] = {
     LaunchFault.LOST_ANSWER: ProviderUnavailableError,
 }
 _MADE = frozenset({None, LaunchFault.LOST_ANSWER, LaunchFault.LATE_CAPACITY})
-"""Faults that come after a machine, or its order, exists."""
+"""Faults that occur after a machine, or its order, exists."""
 
 
 @dataclass(slots=True)
@@ -73,12 +73,12 @@ class _Rented:
 
 @dataclass(slots=True)
 class FakeCloud:
-    """A cloud that several providers, as after a restart, may share. Any thread may use it."""
+    """A cloud that several providers may share, as after a restart. Any thread may use it."""
 
     boot_looks: int = 0
     """Number of inspects that return BOOTING before a machine is READY."""
     is_ordered_first: bool = False
-    """A new machine is REQUESTED at its launch and granted at the first inspect."""
+    """Whether a new machine is REQUESTED at its launch and granted at the first inspect."""
     hidden_looks: int = 0
     """Number of calls that do not show a new machine."""
     extents: dict[LaunchFault, Extent] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class FakeCloud:
     made: int = 0
     """Machines that ever existed."""
     terminates: int = 0
-    """Terminate calls."""
+    """Number of terminate calls."""
     _faults: dict[str, deque[LaunchFault]] = field(default_factory=dict)
     _lasting_faults: dict[str, LaunchFault] = field(default_factory=dict)
     _verb_faults: dict[str, int] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class FakeProvider:
         self.cloud = cloud or FakeCloud()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """The platform's locations in their order. Raises ConfigError."""
+        """Return the platform's locations in their order. Raises ConfigError."""
         listed = DEFAULT_LOCATIONS if platform.locations is None else platform.locations
         if isinstance(listed, str) or not listed:
             raise ConfigError("locations: list at least one name")
@@ -298,15 +298,15 @@ class MemoryHostStore:
             self._machines[provider, machine.id] = machine
 
     def read(self, provider: str, machine_id: str) -> Machine | None:
-        """The stored machine, or None."""
+        """Return the stored machine, or None."""
         return self._machines.get((provider, machine_id))
 
     def erase(self, provider: str, machine_id: str) -> None:
-        """Forget it; unknown is no error."""
+        """Delete the record; a missing one is no error."""
         with self._lock:
             self._machines.pop((provider, machine_id), None)
 
     def pages(self, provider: str) -> tuple[Machine, ...]:
-        """Every machine stored for the provider."""
+        """Return every machine stored for the provider."""
         with self._lock:
             return tuple(one for (owner, _), one in self._machines.items() if owner == provider)

@@ -21,7 +21,7 @@ EPOCH_S = 1_767_225_600.0
 
 
 def passing(plan: Plan) -> Iterator[Event]:
-    """The usual script: every job collects one test, which passes unless the plan skips it."""
+    """Yield the usual script: each job collects one test, which passes or is skipped."""
     for job in _jobs(plan):
         name, skipped = str(job["id"]), job.get("skip", ())
         nodeid = f"{name}.py::test_{name}"
@@ -36,7 +36,7 @@ def passing(plan: Plan) -> Iterator[Event]:
 
 
 def ended(outcome: str, reason: str | None = None) -> Event:
-    """An agent's last event."""
+    """Return an agent's last event."""
     return _event("end", None, {"outcome": outcome, "reason": reason, "detail": ""})
 
 
@@ -138,13 +138,13 @@ class FakeComputer:
         self.reachable = not self.dead
 
     def kill(self) -> None:
-        """The machine dies with everything on it."""
+        """Stop the machine with everything on it."""
         self.dead, self.reachable = True, False
         for attempt in self.attempts.values():
             attempt.kill()
 
     def look(self) -> None:
-        """Time passes on the machine."""
+        """Advance the time on the machine."""
         self.looks += 1
         for attempt in self.attempts.values():
             attempt.advance(self.lines_per_look)
@@ -194,13 +194,13 @@ NOW_S = 1_767_225_600.0
 
 
 class FakeWorkspace:
-    """Answers as a real workspace does, without a machine."""
+    """Behaves like a real workspace, without a machine."""
 
     def __init__(self, computer: FakeComputer) -> None:
         self.computer = computer
 
     def agent_digest(self) -> str:
-        """The digest that names the agent's folder."""
+        """Return the digest that names the agent's folder."""
         return AGENT_DIGEST
 
     def base(self) -> str:
@@ -209,7 +209,7 @@ class FakeWorkspace:
         return "/fake/.seatrial"
 
     def python(self) -> str:
-        """The interpreter that runs the agent."""
+        """Return the interpreter that runs the agent."""
         self._touch()
         return "/usr/bin/python3"
 
@@ -221,7 +221,7 @@ class FakeWorkspace:
         *,
         timeout_s: float = 3600.0,
     ) -> bool:
-        """Store an archive unless it is there; answers whether it was sent.
+        """Store an archive unless it exists already; return whether it was sent.
 
         Raises WorkspaceError.
         """
@@ -239,7 +239,7 @@ class FakeWorkspace:
         return True
 
     def put_agent(self) -> str:
-        """Store the agent; answers with its digest."""
+        """Store the agent; return its digest."""
         self._touch()
         self.computer.shelves.setdefault(("agents", AGENT_DIGEST), b"")
         return AGENT_DIGEST
@@ -272,7 +272,7 @@ class FakeWorkspace:
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
     ) -> EvidenceBatch | None:
-        """Read on from the offsets; None if the machine has no such attempt."""
+        """Return the evidence from the offsets on; None if the machine has no such attempt."""
         self.computer.look()
         self._touch()
         found = self.computer.attempts.get(attempt)
@@ -299,7 +299,7 @@ class FakeWorkspace:
             found.script = iter([ended("stopped", reason)])
 
     def bundle(self, attempt: str, *, limit_bytes: int = 256 * 1024 * 1024) -> bytes | None:
-        """The attempt's artifacts as a tar; None if the machine has no such attempt.
+        """Return the attempt's artifacts as a tar; None if the machine has no such attempt.
 
         Raises OutputLimitError.
         """
@@ -313,7 +313,7 @@ class FakeWorkspace:
         return data
 
     def close(self, attempt: str) -> None:
-        """End and remove the attempt; gone already is no error."""
+        """End and remove the attempt; a missing attempt is no error."""
         self._touch()
         self.computer.attempts.pop(attempt, None)
 

@@ -18,27 +18,27 @@ class ComputeClients(Clients):
 
     @property
     def instances(self) -> compute_v1.InstancesClient:
-        """Virtual machines."""
+        """The client for virtual machines."""
         return self._compute(compute_v1.InstancesClient)
 
     @property
     def zone_operations(self) -> compute_v1.ZoneOperationsClient:
-        """A separate client: the one in an operation's future ignores the configured endpoint."""
+        """The client for zonal operations, which uses the configured endpoint."""
         return self._compute(compute_v1.ZoneOperationsClient)
 
     @property
     def disks(self) -> compute_v1.DisksClient:
-        """Disks."""
+        """The client for disks."""
         return self._compute(compute_v1.DisksClient)
 
     @property
     def addresses(self) -> compute_v1.AddressesClient:
-        """Reserved addresses."""
+        """The client for reserved addresses."""
         return self._compute(compute_v1.AddressesClient)
 
     @property
     def images(self) -> compute_v1.ImagesClient:
-        """Images and their families."""
+        """The client for images and their families."""
         return self._compute(compute_v1.ImagesClient)
 
     @property

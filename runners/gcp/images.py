@@ -22,8 +22,11 @@ DEFAULT_FAMILIES = (
     "pytorch-2-9-cu129-ubuntu-2204-nvidia-580",
     "pytorch-2-7-cu128-ubuntu-2204-nvidia-570",
 )
-"""With NVIDIA's driver and torch, the first that is not deprecated. Families of driver 570 are
-deprecated since 2026-04-13; images without torch (``common-*``) are none of them."""
+"""Image families with NVIDIA's driver and torch; the first that is not deprecated is used.
+
+Families of driver 570 are deprecated since 2026-04-13. Families without torch (``common-*``) are
+left out.
+"""
 _DRIVER_INSIDE = re.compile(r"-nvidia-\d+")
 _UNUSABLE = frozenset({"OBSOLETE", "DELETED"})
 
@@ -48,7 +51,7 @@ class ResolvedImage:
 
 
 class GcpImages:
-    """Resolves; remembers for a while."""
+    """Finds boot images, and caches the answers."""
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
@@ -103,7 +106,7 @@ class GcpImages:
         return _image(found, project)
 
     def _of_name(self, project: str, name: str) -> ResolvedImage | None:
-        """The newest image whose name is this, or matches this pattern."""
+        """Return the newest image with this name, or with a name that matches this pattern."""
         is_pattern = any(sign in name for sign in "*?")
         try:
             found = read(

@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     "firewalls": "firewall",
     "addresses": "address",
 }
-"""Collection of the API -> `Machine.kind`."""
+"""`Machine.kind` by collection of the API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def instance_name(token: str) -> str:
 
 
 def request_id(token: str, zone: str) -> str:
-    """The same for every repetition of one launch."""
+    """Return an id that is the same for every repetition of one launch in a zone."""
     return str(uuid5(_REQUESTS, f"{token}|{zone}"))
 
 
@@ -74,18 +74,19 @@ def network_tag(project: str) -> str:
 
 
 def last(link: str) -> str:
-    """The last part of a resource's link."""
+    """Return the last part of a resource's link."""
     return link.rpartition("/")[2]
 
 
 CONNECT = "seatrial-connect"
-"""Metadata key of how the controller connects, where that is through a tunnel."""
+"""Metadata key of the way to connect, set if the controller connects through a tunnel."""
 IMAGE_FACTS = "seatrial-image"
 """Metadata key of the image that a machine was booted from."""
 MINIMUM_RUN_S = 60
 GUEST_LATER = timedelta(minutes=10)
-"""How long after Google's own end the guest's timer fires. A guest that powers itself off is only
-stopped, and its disk goes on costing; Google's end deletes, but counts from when it ran."""
+"""Time between Google's end of a machine and the guest timer's. A guest that powers itself off is
+only stopped, and its disk still costs; Google's end deletes, but counts from when it ran.
+"""
 _MODELS = {"spot": "SPOT", "on-demand": "STANDARD"}
 
 

@@ -53,7 +53,7 @@ class GcpPriceTable:
 
     as_of: datetime
     zones: Mapping[str, tuple[str, ...]]
-    """Region -> zones, in order."""
+    """Zones in order, by region."""
     prices: tuple[Price, ...]
 
 
@@ -82,28 +82,28 @@ def table() -> GcpPriceTable:
 
 
 def _g2(shape: MachineShape, parts: Mapping[str, str]) -> Decimal:
-    """A G2 machine by its parts: every one has 4 GiB a core."""
+    """Return the price of a G2 machine from its parts: every type has 4 GiB a core."""
     cores = Decimal(parts["cores_12"]) * shape.cpus / 12
     return (cores + Decimal(parts["l4"]) * shape.count).quantize(_HUNDRED_THOUSANDTH)
 
 
 class KnownPrices:
-    """The newest price of each thing: refreshed, else shipped."""
+    """The newest price of each item: refreshed or shipped."""
 
     def __init__(self, book: PriceBook | None) -> None:
         self._book = book
 
     def all(self) -> tuple[Price, ...]:
-        """Each (item, place, market) once."""
+        """Return the newest price of each item, place and market."""
         return known(PROVIDER, table().prices, self._book)
 
     def index(self) -> Mapping[tuple[str, str, str], Price]:
-        """The same by (item, place, market)."""
+        """Return the newest prices by item, place and market."""
         return {(price.item, price.place, price.market): price for price in self.all()}
 
 
 MINIMUM_S = 60
-"""Compute Engine bills by the second, after the first minute."""
+"""Minimum billed seconds: Compute Engine bills by the second after the first minute."""
 
 Prices = Mapping[tuple[str, str, str], Price]
 
@@ -219,7 +219,7 @@ class GcpPlaceFinder:
 
 
 def known_zones() -> tuple[str, ...]:
-    """Every zone of the shipped table."""
+    """Return every zone of the shipped table."""
     return tuple(zone for zones in table().zones.values() for zone in zones)
 
 
@@ -263,16 +263,16 @@ _PART = re.compile(r"(?:spot preemptible )?(.+?) (?:instance )?(gpu|ram|core)\b"
 _DISK = re.compile(r"Balanced PD Capacity\b(?! in .*Regional)", re.IGNORECASE)
 
 Parts = Mapping[tuple[str, str, str], Decimal]
-"""(part, region, market) -> USD per hour; a part is ``g2 core``, ``g2 ram``, ``nvidia l4 gpu``."""
+"""USD per hour by part, region and market; a part is ``g2 core``, ``g2 ram``, ``nvidia l4 gpu``."""
 
 
 def read_catalogue(clients: Clients, now: datetime) -> tuple[Price, ...]:
-    """Today's prices of everything that the shipped table names. Raises ProviderError."""
+    """Return today's prices of all items in the shipped table. Raises ProviderError."""
     return prices_from(compute_skus(clients), now)
 
 
 def prices_from(skus: Iterable[billing_v1.Sku], now: datetime) -> tuple[Price, ...]:
-    """The same from the catalogue's entries."""
+    """Return the prices of the table's items from the catalogue's entries."""
     parts = _parts(skus)
     return (*_machines(parts, now), *_disks(parts, now))
 

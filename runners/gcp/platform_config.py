@@ -24,7 +24,7 @@ class MachineShape:
 
     @property
     def family(self) -> str:
-        """Return the machine family as price lists and quotas name it: ``g2``."""
+        """The machine family as price lists and quotas name it: ``g2``."""
         return _FAMILY.get(self.accelerator, "")
 
     @property
@@ -62,7 +62,7 @@ def types_with(accelerator: str, count: int) -> tuple[str, ...]:
 
 
 def plain(accelerator: str) -> str:
-    """Spellings made alike: ``NVIDIA L4``, ``nvidia-l4`` and ``L4`` are one."""
+    """Return a normal spelling: the same for ``NVIDIA L4``, ``nvidia-l4`` and ``L4``."""
     words = re.sub(r"[^a-z0-9]+", "-", accelerator.lower()).strip("-")
     return words.removeprefix("nvidia-").removeprefix("tesla-")
 
@@ -89,12 +89,12 @@ class GcpPlatformConfig:
     """A platform's requirements of Compute Engine."""
 
     types: tuple[str, ...]
-    """Empty if only an accelerator is named, and no known type has it."""
+    """Machine types; empty if only an accelerator is named, and no known type has it."""
     accelerator: str
     """Vendor and name of the accelerator; empty without one."""
     count: int
     locations: tuple[str, ...]
-    """Empty for `cheapest`."""
+    """Zones and regions; empty for `cheapest`."""
     markets: tuple[str, ...]
     disk_gb: int
     is_public: bool
@@ -117,12 +117,12 @@ class GcpPlatformConfig:
 
     @property
     def user(self) -> str:
-        """Return the login user."""
+        """The login user."""
         return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 
 def parse_platform(platform: Platform) -> GcpPlatformConfig:
-    """Return the platform's requirements of Compute Engine. Raises PlatformError, ConfigError."""
+    """Parse and check a platform for Compute Engine. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), platform.accelerator
     if not types and device is None:
         raise ConfigError("platform: name an instance_type (g2-standard-4) or an accelerator (L4)")
@@ -146,7 +146,7 @@ def parse_platform(platform: Platform) -> GcpPlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Every value that Compute Engine cannot have, by the tables of types, regions and disks."""
+    """Return a problem for each value that is not in the tables of types, regions and disks."""
     return platform_problems(platform, (_instance_types, _locations, _image, _disk_gb, _options))
 
 

@@ -157,7 +157,7 @@ class GcpProvider:
         return BootImage(certain, simulated=self._clients.is_simulated, name=found.name)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Zones by market, location and type. Raises ProviderError."""
+        """Return the places, ordered by market, location and type. Raises ProviderError."""
         # a plan reports them already, not only a launch
         return after_checks(
             lambda: self._offered(platform), lambda: self._ingress(parse_platform(platform))
@@ -172,7 +172,7 @@ class GcpProvider:
         return self._offers.places(platform)
 
     def _ingress(self, config: GcpPlatformConfig) -> str:
-        """Return the network that connects to the machines; empty if nothing says which.
+        """Return the network that may connect to the machines; empty if none is required.
 
         Raises:
             ConfigError: It is not set, or the tunnel's program is not installed.
@@ -187,7 +187,7 @@ class GcpProvider:
         return self._prices.all()
 
     def read_prices(self) -> tuple[Price, ...]:
-        """Google's catalogue; nothing beside an emulated Compute Engine without a catalogue."""
+        """Return the catalogue's prices; empty for an emulation without a catalogue."""
         if not self._clients.has_catalogue:
             return ()
         return read_catalogue(self._clients, self._context.now())

@@ -29,7 +29,7 @@ _STATES: Mapping[str, MachineState] = {
     "STAGING": MachineState.BOOTING,
     "RUNNING": MachineState.READY,
 }
-"""Every other status is an end: machines are never restarted or resumed."""
+"""States of a machine by Compute Engine's status; every other status means that it ended."""
 _LINK = "https://www.googleapis.com/compute/v1/projects/{}/zones/{}/instances/{}"
 _CANCELLED = "OPERATION_CANCELED_BY_USER"
 _NOT_SHOWN_YET = timedelta(seconds=60)
@@ -60,7 +60,7 @@ class GcpStatusReader:
         self._now = now
 
     def instance(self, which: ResourceId) -> compute_v1.Instance | None:
-        """The resource, or None."""
+        """Return the instance resource, or None if it does not exist."""
         request = compute_v1.GetInstanceRequest(
             project=self._clients.project, zone=which.scope, instance=which.name
         )
@@ -251,7 +251,7 @@ def _metadata(instance: compute_v1.Instance) -> dict[str, str]:
 
 
 def _tunnel_command(which: ResourceId, project: str) -> tuple[str, ...]:
-    """The command that connects to the SSH port through Google's Identity-Aware Proxy.
+    """Return the command that connects to the SSH port through Google's Identity-Aware Proxy.
 
     It is what `gcloud compute ssh --tunnel-through-iap` gives to ssh (Google Cloud SDK 528).
     """

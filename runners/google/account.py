@@ -23,7 +23,7 @@ _ED25519 = re.compile(r"(?:.*/)?ssh-ed25519")
 
 
 def entry(login: Login, user: str) -> dict[str, str]:
-    """Lets one user in, by one key."""
+    """Return the metadata that lets one user sign in with one key."""
     key = " ".join(login.public_key.split()[:2])
     return {
         _KEYS: f"{user}:{key} {user}",
@@ -40,19 +40,19 @@ def user_in(metadata: dict[str, str]) -> str:
 
 
 def host_key_in(attributes: Iterable[tuple[str, str]]) -> str:
-    """The ed25519 host key among guest attributes, base64; empty until it is published."""
+    """Return the ed25519 host key among guest attributes, base64; empty until it is published."""
     found = (value.strip() for key, value in attributes if _ED25519.fullmatch(key))
     return next(found, "")
 
 
 _REFUSED_S = 60.0
-"""For so long a refusal is repeated: without credentials each try waits for a metadata server."""
+"""Seconds for which a refusal is cached: without credentials each try waits for a time-out."""
 _NO_PROJECT = "no Google Cloud project is named: set SEATRIAL_GCP_PROJECT"
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
 class GoogleAccount:
-    """Signs in when that is first needed, and never to an emulation."""
+    """Signs in at the first request, and never to an emulation."""
 
     def __init__(self, settings: Mapping[str, str], *, api: str) -> None:
         """Store the settings without a request.
@@ -81,7 +81,7 @@ class GoogleAccount:
         return self._default[0]
 
     def require(self) -> None:
-        """Raise what would refuse every launch, so that a plan says it.
+        """Raise an error if no project or no credentials are available, so that a plan reports it.
 
         Raises:
             ConfigError: No project is named.

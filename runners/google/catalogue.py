@@ -14,7 +14,7 @@ from runners.google.responses import READ_TIMEOUT_S, listed
 
 
 def known(provider: str, shipped: Iterable[Price], book: PriceBook | None) -> tuple[Price, ...]:
-    """The newest price of each thing: (item, place, market) once."""
+    """Return the newest price of each item, place and market, from the table and the price book."""
     newest: dict[tuple[str, str, str], Price] = {}
     for price in (*shipped, *(book.of(provider) if book is not None else ())):
         key = (price.item, price.place, price.market)
@@ -29,7 +29,7 @@ def price_note(price: Price) -> str:
 
 
 SOURCE = "pricing API"
-"""The source, as in `Price.source`."""
+"""`Price.source` of prices from the catalogue."""
 _COMPUTE = "services/6F81-5844-456A"
 _PAGE = 5000
 _NANOS = Decimal(10) ** 9
@@ -51,7 +51,7 @@ def compute_skus(clients: Clients) -> list[billing_v1.Sku]:
 
 
 def is_plain(sku: billing_v1.Sku) -> bool:
-    """Return whether it is sold by the hour without a commitment or a reservation."""
+    """Return whether a SKU is sold by the hour without a commitment or a reservation."""
     return _OTHER_TERMS.search(sku.description) is None
 
 

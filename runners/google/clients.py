@@ -1,4 +1,4 @@
-"""The client library's REST clients: one of each, made when first needed, pointed by settings."""
+"""REST clients of Google's libraries: created at first use, with endpoints from the settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clients:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether another cloud than Google's answers."""
+        """Whether the endpoint is not Google's own, but an emulation."""
         return self._account.is_simulated
 
     @property
@@ -47,27 +47,27 @@ class Clients:
         return self._account.project
 
     def require_account(self) -> None:
-        """Raise what would refuse every launch. Raises ProviderError."""
+        """Raise ProviderError if no project or no credentials are available to launch with."""
         self._account.require()
 
     @property
     def firewalls(self) -> compute_v1.FirewallsClient:
-        """Firewall rules."""
+        """The client for firewall rules."""
         return self._compute(compute_v1.FirewallsClient)
 
     @property
     def global_operations(self) -> compute_v1.GlobalOperationsClient:
-        """Operations on firewall rules; the client in an operation's future ignores endpoints."""
+        """The client for operations on firewall rules, which uses the configured endpoint."""
         return self._compute(compute_v1.GlobalOperationsClient)
 
     @property
     def regions(self) -> compute_v1.RegionsClient:
-        """Regions, with their quotas."""
+        """The client for regions, with their quotas."""
         return self._compute(compute_v1.RegionsClient)
 
     @property
     def projects(self) -> compute_v1.ProjectsClient:
-        """The project, with its quotas."""
+        """The client for the project, with its quotas."""
         return self._compute(compute_v1.ProjectsClient)
 
     @property
@@ -77,12 +77,12 @@ class Clients:
 
     @property
     def catalogue(self) -> billing_v1.CloudCatalogClient:
-        """Public prices."""
+        """The client for public prices."""
         return self._client(billing_v1.CloudCatalogClient, BILLING)
 
     @property
     def quotas(self) -> cloudquotas_v1.CloudQuotasClient:
-        """Limits of the services."""
+        """The client for the limits of services."""
         return self._client(cloudquotas_v1.CloudQuotasClient, QUOTAS)
 
     def close(self) -> None:

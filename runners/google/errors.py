@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
 
 
 def ended_by(error: ProviderError) -> str:
-    """The word for a machine that this refusal ended before it ran."""
+    """Return `Machine.ended` of a machine that this refusal ended: capacity, quota or failed."""
     if isinstance(error, CapacityError):
         return "capacity"
     return "quota" if isinstance(error, QuotaError) else "failed"
@@ -119,7 +119,7 @@ TABLE: Mapping[str, ErrorRule] = {
     "invalidParameter": _WRONG,
     "FAILED_PRECONDITION": _WRONG,
 }
-"""Every code that is known, in the spelling of HTTP answers or of operations; both are found."""
+"""Rules of all known codes, in the spelling of HTTP answers or of operations."""
 
 _BY_WORDS: tuple[tuple[re.Pattern[str], ErrorRule], ...] = (
     (

@@ -40,19 +40,19 @@ KIND = "firewall"
 """The kind, as in `Machine.kind`."""
 NETWORK = "global/networks/default"
 TUNNEL_RANGE = "35.235.240.0/20"
-"""From where the Identity-Aware Proxy connects: cloud.google.com/iap/docs/using-tcp-forwarding."""
+"""Addresses of the Identity-Aware Proxy: cloud.google.com/iap/docs/using-tcp-forwarding."""
 _IDS = "global/firewalls/"
 _SSH = "22"
 _ALLOW, _DENY = 900, 901
-"""Before the 65534 of the rules that come with a network; the lower goes first."""
+"""Priorities of the two rules: they precede 65534, the priority of a network's own rules."""
 _NAME_LIMIT = 58
-"""Maximum length, of 63 characters, so that ``-deny`` can be appended."""
+"""Maximum length of a name, so that ``-deny`` fits into the 63 characters."""
 
 
 class Firewall:
-    """The rules for the machines of one provider and project.
+    """The firewall rules for the machines of one provider and project.
 
-    No two providers share a rule: each ends its own when its last machine is gone.
+    No two providers share a rule: each deletes its own when its last machine is gone.
     """
 
     def __init__(self, clients: Clients, *, provider: str, project: str, tag: str) -> None:
@@ -173,7 +173,7 @@ class Firewall:
             raise refused
 
     def _ended(self, what: str, operation: compute_v1.Operation) -> compute_v1.Operation:
-        """Return the operation at its end: Google answers before a rule is made, or refused."""
+        """Wait for the end of an operation and return it: Google answers before a rule is made."""
         if is_done(operation):
             return operation
         try:
@@ -230,7 +230,7 @@ def is_rule(machine_id: str) -> bool:
 
 
 def rule_name(tag: str, cidr: str) -> str:
-    """The rule that lets one network in; another network has another rule."""
+    """Return the name of the rule that admits one network; other networks have other names."""
     plain = f"{tag}-{sha256(cidr.encode()).hexdigest()[:8]}"
     if len(plain) <= _NAME_LIMIT:
         return plain

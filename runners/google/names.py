@@ -106,5 +106,5 @@ def known_location(text: str, path: Path) -> str:
 
 
 def region_of(zone: str) -> str:
-    """The region that a zone is in."""
+    """Return the region that a zone is in."""
     return zone.rpartition("-")[0]

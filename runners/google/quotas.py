@@ -22,7 +22,7 @@ _NO_SPOT = "the project was given no {code}, so that spot machines take {standar
 
 
 def address_demand(region: str) -> Demand:
-    """The external address of one machine: all providers of Google share one quota of them."""
+    """Return the demand for an external address, a quota that all Google providers share."""
     return Demand(Quota("gcp", region, ADDRESSES, "external addresses", "IP"), 1)
 
 

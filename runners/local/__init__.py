@@ -41,7 +41,7 @@ class LocalProvider:
         return (PLACE,)
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Note the machine down; the same token answers with the same one.
+        """Store the machine's record; the same token returns the same machine.
 
         Raises ConfigError if nothing may run here.
         """

@@ -57,10 +57,10 @@ class ReadinessCallbacks:
 
 
 AGENT_GONE = 75
-"""Exit code where the agent's folder is not there, or was removed."""
+"""Exit code if the agent's folder does not exist."""
 _HEADER_BYTES = 64
 READINESS = ReadinessCallbacks()
-"""One thread for the sessions of all machines."""
+"""Readiness callbacks for the sessions of all machines, from one thread."""
 
 
 class AgentGoneError(Exception):
@@ -68,11 +68,11 @@ class AgentGoneError(Exception):
 
 
 class SessionEndedError(ConnectionLostError):
-    """The session had ended before anything was asked."""
+    """The session had ended before a request was sent."""
 
 
 class AgentSession:
-    """Asks the agent over one conversation. One thread uses it at a time."""
+    """Sends verbs to the agent over one conversation. One thread uses it at a time."""
 
     def __init__(self, conversation: Conversation) -> None:
         """Take over a conversation with a command that becomes ``serve``."""
@@ -111,7 +111,7 @@ class AgentSession:
         return self._conversation.fileno()
 
     def close(self) -> None:
-        """End the session; the attempts' agents go on."""
+        """End the session; the attempts' agents keep running."""
         self._conversation.close()
 
     def _header(self, deadline: Deadline, *, begun: bool) -> tuple[str, int]:
@@ -152,12 +152,11 @@ class AgentSession:
 class AgentSessions:
     """The sessions of one machine: one for each attempt in use, and a spare one.
 
-    A verb takes a session, which is then its own, and gives it back; two verbs at one time have
-    two.
+    A verb takes a session for exclusive use and gives it back; two verbs at one time use two.
     """
 
     def __init__(self, start: Callable[[], AgentSession]) -> None:
-        """`start` begins another session."""
+        """Store `start`, which opens a new session."""
         self._start = start
         self._lock = threading.Lock()
         self._kept: dict[str, AgentSession] = {}

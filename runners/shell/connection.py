@@ -1,4 +1,4 @@
-"""Opens SSH connections: only to the host key that was pinned, and only with the given key.
+"""Opens SSH connections: only to the pinned host key, and only with the given private key.
 
 A call connects once. A broken connection is opened again in `runners.shell.ssh`; waiting for a
 machine that does not answer, and its limits, are in `orchestrator.application.cell.preparing`.
@@ -53,7 +53,7 @@ class UserKey(Protocol):
         ...
 
     def load(self) -> paramiko.PKey:
-        """The key. Raises AuthenticationError."""
+        """Return the private key. Raises AuthenticationError."""
         ...
 
 
@@ -87,7 +87,7 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class LeaseKey:
-    """The ed25519 key of a lease, as OpenSSH writes it; never on this side's disk."""
+    """The ed25519 key of a lease in OpenSSH's format; never stored on the controller's disk."""
 
     lease: str
     supply: Callable[[str], str | None]
@@ -122,8 +122,9 @@ ALGORITHMS = {
     "ecdsa-sha2-nistp521": ("ecdsa-sha2-nistp521",),
     "ssh-rsa": RSA_SIGNATURES,
 }
-"""Key type -> the signature algorithms to offer, so that a server with keys of several types
-presents the one that is pinned."""
+"""Signature algorithms to offer, by key type, so that a server with keys of several types
+presents the pinned one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class HostKey:
             )
 
     def _whole(self) -> bool:
-        """Return whether all bytes after the type are a key."""
+        """Return whether all bytes after the type are one key."""
         try:
             read = paramiko.PKey.from_type_string(self.type, self.blob)
             return read.asbytes() == self.blob
@@ -181,7 +182,7 @@ class HostKey:
 
 
 def mismatch(endpoint: SshEndpoint, *, expected: HostKey, presented: HostKey) -> HostKeyError:
-    """The error for a machine that proved another key than the pinned one."""
+    """Return the error for a machine that proved another key than the pinned one."""
     advice = (
         "It was rented for this cell, and its key was made for it: something else has its address "
         "now, or a program on its image made new host keys"
@@ -251,7 +252,7 @@ def _connect(
 def _verified(
     endpoint: SshEndpoint, pinned: HostKey, bastion_key: UserKey | None, deadline: Deadline
 ) -> paramiko.Transport:
-    """A transport to a machine that proved the pinned key."""
+    """Return a transport to a machine that proved the pinned key."""
     try:
         transport, presented = _negotiate(endpoint, pinned.algorithms, bastion_key, deadline)
     except IncompatiblePeer as error:
@@ -287,7 +288,7 @@ def _negotiate(
     bastion_key: UserKey | None,
     deadline: Deadline,
 ) -> tuple[paramiko.Transport, HostKey]:
-    """Agree on keys; answers with what the machine proved. Raises IncompatiblePeer."""
+    """Agree on keys; return the transport and the key that the machine proved."""
     stream = _stream(endpoint, bastion_key, deadline)
     transport = paramiko.Transport(
         stream,  # type: ignore[arg-type]  # these methods of a socket are enough
@@ -340,14 +341,14 @@ class ForwardedStream:
         return self._channel.closed
 
     def close(self) -> None:
-        """Close it, and the connection to the bastion with it."""
+        """Close the stream, and the connection to the bastion as well."""
         self._bastion.close()
 
 
 def _forwarded(
     endpoint: SshEndpoint, bastion: Host, key: UserKey, deadline: Deadline
 ) -> ForwardedStream:
-    """A connection from the bastion to the machine. Raises UnreachableError."""
+    """Return a connection from the bastion to the machine. Raises UnreachableError."""
     try:
         transport = _connect(
             filled(SshEndpoint, bastion, unset=("lease", "kind", "bastion", "proxy_command")),
@@ -396,7 +397,7 @@ _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 def _not_connected(endpoint: SshEndpoint, error: OSError | UnicodeError) -> UnreachableError:
-    """Return the error for a host that no TCP connection leads to, with the next step."""
+    """Return the error for a host without a TCP connection, with advice."""
     said = f"{endpoint.label}: no connection ({_words(error)})"
     if isinstance(error, ConnectionRefusedError):
         return ClosedPortError(

@@ -127,7 +127,7 @@ class LocalShell:
 
 
 class LocalConversation:
-    """A command that runs on, with its input and output open; see `Conversation`."""
+    """A running command with open input and output; see `Conversation`."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class LocalConversation:
         return _stream(self._process.stdout).fileno()
 
     def close(self) -> None:
-        """End it; see `Conversation`."""
+        """End the command; see `Conversation`."""
         process = self._process
         for stream in (process.stdin, process.stdout, process.stderr):
             _stream(stream).close()

@@ -62,7 +62,7 @@ class LocalAccount:
     uid: int
     gid: int
     groups: tuple[int, ...]
-    """The further ones."""
+    """Ids of supplementary groups."""
     home: str
 
     @property
@@ -71,7 +71,7 @@ class LocalAccount:
         return f"{self.home}/.seatrial"
 
     def environment(self) -> dict[str, str]:
-        """The environment variables of its commands."""
+        """The environment variables of the account's commands."""
         ours = os.environ  # noqa: TID251 - what is handed on is no setting of ours
         carried = {name: ours[name] for name in _CARRIED if name in ours}
         own = {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": "/bin/sh"}
@@ -108,7 +108,7 @@ def _owns(uid: int, folder: str) -> bool:
 
 
 def started_as(account: LocalAccount | None, command: str) -> tuple[list[str], PopenOptions]:
-    """The words that start a POSIX shell command as the account, and how to start them."""
+    """Return the arguments that run a shell command as the account, and Popen's options."""
     shell = ["/bin/sh", "-c", command]
     if account is None:
         return shell, {}

@@ -65,7 +65,7 @@ def _in_use(own: str) -> bool:
 
 
 def _as_root(home: str, own: str) -> dict[str, object]:
-    """Root's own home shuts out the jobs' user; any other folder of that kind does, too."""
+    """Return root's work folder: its home folder, unless other users may not enter it."""
     return {"base": own if _others_may_enter(home) or _made((), "") else SHARED}
 
 

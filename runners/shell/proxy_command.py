@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from orchestrator.domain.machine import ConfigError, Extent, UnreachableError
 
 END_S = 2.0
-"""How long a program that is asked to end may take."""
+"""Maximum seconds for the program to end when it is asked to."""
 MESSAGE_BYTES = 2000
-"""How much of the end of its messages is kept."""
+"""Maximum bytes that are kept of the end of its messages."""
 
 
 class ProxySocket(socket.socket):
@@ -65,7 +65,7 @@ class ProxySocket(socket.socket):
             self._messages.close()
 
     def messages(self) -> str:
-        """The end of what the program wrote to its standard error so far, on one line."""
+        """Return the end of the program's standard error so far, on one line."""
         with self._ending:
             return self._stderr_text if self._messages.closed else self._read_messages()
 

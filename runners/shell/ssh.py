@@ -137,7 +137,7 @@ class SshShell:
             transport.close()
 
     def _open(self, deadline: Deadline) -> paramiko.Channel:
-        """A channel, on a new connection if the old one turns out to be gone."""
+        """Return a channel, on a new connection if the old one turns out to be gone."""
         try:
             return self._session(self._connected(deadline), deadline)
         except _GoneError:
@@ -361,7 +361,7 @@ class _Call(_Session):
 
 
 class SshConversation(_Session):
-    """A command that runs on, with its input and output open; see the protocol `Conversation`."""
+    """A running command with open input and output; see the protocol `Conversation`."""
 
     def __init__(
         self,
@@ -373,7 +373,7 @@ class SshConversation(_Session):
         silence_s: float,
         closed: Callable[[], None],
     ) -> None:
-        """Start it; `closed` is called once, when it is closed."""
+        """Start the command; `closed` is called once, when the conversation is closed."""
         super().__init__(channel, where=where, silence_s=silence_s)
         self._closed = closed
         self._complaint = b""
@@ -435,11 +435,11 @@ class SshConversation(_Session):
         return self._complaint.decode(errors="replace").strip()
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable once there is something; see `Conversation`."""
+        """Return a descriptor that is readable once output is available; see `Conversation`."""
         return self._channel.fileno()
 
     def close(self) -> None:
-        """Close the channel, which ends the command. Closed already is no error."""
+        """Close the channel, which ends the command. Closing it twice is no error."""
         if not self._is_closed:
             self._is_closed = True
             self._close()

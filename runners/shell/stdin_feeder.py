@@ -25,7 +25,7 @@ class Deadline:
         self._end = time.monotonic() + timeout_s
 
     def left_s(self) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds that are left, never negative."""
         return max(0.0, self._end - time.monotonic())
 
     def passed(self) -> bool:
@@ -33,7 +33,7 @@ class Deadline:
         return self.left_s() <= 0.0
 
     def error(self, where: str) -> CommandTimeoutError:
-        """The error for a command that did not end in time."""
+        """Return the error for a command that did not end in time."""
         return CommandTimeoutError(
             f"{where}: the command gave no answer within {self.timeout_s:g} s; "
             "whether it ended is unknown, so look at its effect before repeating it"
@@ -74,7 +74,7 @@ class Output:
 
 JOIN_S = 1.0
 STREAM_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError)
-"""What a broken stream raises."""
+"""Exceptions that a broken stream raises."""
 
 
 class Feeder:
@@ -110,7 +110,7 @@ class Feeder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start to feed; without input, close it immediately."""
+        """Start to feed; without input, close the command's input immediately."""
         if self._chunks == ():
             self._end(self._finish)
             return
@@ -118,7 +118,7 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> bool:
-        """Feed no further. Answers whether feeding is over, not stuck in the caller's iterable."""
+        """Stop feeding; return False if the thread is blocked in the caller's iterable."""
         self._stopped = True
         if self._thread is None:
             return True
@@ -126,7 +126,7 @@ class Feeder:
         return not self._thread.is_alive()
 
     def raise_error(self) -> None:
-        """Raise what went wrong in the caller's own iterable, if anything did."""
+        """Raise the error of the caller's own iterable, if it failed."""
         if self.error is not None:
             raise self.error
 

@@ -14,7 +14,7 @@ PROBE_PROGRAM = Path(__file__).with_name("probe_login.py")
 OLDEST_PYTHON = (3, 9)
 NO_PYTHON = 4
 FOUND, FAILED = 83, 84
-"""Exit codes of an interpreter that is new enough, and of no other."""
+"""Exit codes of an interpreter: new enough, and new enough but failed."""
 MARKER = "SEATRIAL-PYTHON:"
 LOOK_TIMEOUT_S = 90.0
 NOT_ROOT = "SEATRIAL_NOT_ROOT"
@@ -51,7 +51,7 @@ class WorkFolderFacts:
     """Why the agent is not root; empty if it is, or if that was not probed."""
 
     def command(self, script: str) -> str:
-        """A POSIX shell command that runs `script` as the agent's user."""
+        """Return a POSIX shell command that runs `script` as the agent's user."""
         if self.sudo:
             return f"{_SUDO} /bin/sh -c {shlex.quote(script)}"
         if self.not_root:
@@ -97,7 +97,7 @@ except BaseException:
     sys.exit({FAILED})
 sys.exit({FOUND})
 """
-"""Every Python can parse it; the program is parsed by one that is new enough alone."""
+"""Works in every version of Python; only one that is new enough runs the program in it."""
 
 
 def _script(candidates: Sequence[str], *, is_requested: bool) -> str:

@@ -45,7 +45,7 @@ class StaticProvider:
         self._book = context.book
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """One exclusive place per host, in the order of the list. Raises ConfigError."""
+        """Return one exclusive place per host, in the order of the list. Raises ConfigError."""
         return tuple(
             Place(
                 name=host.place,

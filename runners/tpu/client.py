@@ -1,4 +1,4 @@
-"""The connection to the TPU API, and the only place that its exceptions reach."""
+"""The connection to the TPU API, and the only module that handles its exceptions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TpuApi:
         return self.once(what, call)
 
     def find(self, what: str, call: Callable[[tpu_v2.TpuClient], T]) -> T | None:
-        """Read something that may not be there. Raises ProviderError."""
+        """Read a resource; None if it does not exist. Raises ProviderError."""
         try:
             return self.read(what, call)
         except ProviderError as error:

@@ -39,7 +39,7 @@ CODES = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""Names of gRPC's status codes, at their numbers."""
+"""Names of gRPC's status codes, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class ApiRefusal:
 
 @dataclass(frozen=True, slots=True)
 class TpuRefusal:
-    """The error and its consequences."""
+    """Properties of the provider error for a refusal, and of the refused machine."""
 
     kind: type[ProviderError]
     ended: str
-    """The word for a machine that ended so: ``capacity``, ``quota``, ``preempted``, ``failed``."""
+    """`Machine.ended` of a refused machine: capacity, quota, preempted or failed."""
     extent: Extent = Extent.PLACE
     advice: str = ""
 
@@ -209,5 +209,5 @@ def refused(answer: ApiRefusal, what: str) -> ProviderError:
 
 
 def code_name(number: int) -> str:
-    """The name of a gRPC status number."""
+    """Return the name of a gRPC status number."""
     return CODES[number] if 0 <= number < len(CODES) else "UNKNOWN"

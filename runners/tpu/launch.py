@@ -70,10 +70,10 @@ class TpuLauncher:
         self._templates = templates
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """Launch a machine; the id from its token prevents a second one in the zone.
+        """Launch a machine; its id, which the token determines, prevents a second one in the zone.
 
         Raises:
-            ProviderError: By the table of errors.
+            ProviderError: As `runners.tpu.errors` classifies the answer.
         """
         config = parse_platform(request.platform)
         zone, kind, market = _place(request)
@@ -203,7 +203,7 @@ class TpuLauncher:
 def queued_resource(
     parent: str, handle: Handle, node: tpu_v2.Node, *, spot: bool, wait_s: int
 ) -> tpu_v2.QueuedResource:
-    """The body of a queued resource: one node, one market, a bounded wait."""
+    """Return a queued resource with one node, one market and a limited waiting time."""
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node_id=handle.id, node=node)
     queued = tpu_v2.QueuedResource(
         name=f"{parent}/{handle.collection}/{handle.id}",

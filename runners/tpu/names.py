@@ -1,4 +1,4 @@
-"""Names: ids that follow from the token, labels that carry the tags, ids of machines."""
+"""Names of resources: ids from the launch token, labels from tags, and machine ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REQUESTS = uuid.UUID("5f7a5c36-2c1e-5d0b-9c5e-6d2f0a5f7d11")
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A node or a queued resource, wherever it is."""
+    """A node or a queued resource, with its zone."""
 
     zone: str
     collection: str
@@ -34,7 +34,7 @@ class Handle:
         return f"{location(project, self.zone)}/{self.collection}/{self.id}"
 
     def beside(self, collection: str) -> Handle:
-        """The node of a queued resource, or the other way round: their ids are the same."""
+        """Return the node of a queued resource, or the other way round; both have one id."""
         return Handle(self.zone, collection, self.id)
 
 
@@ -47,31 +47,31 @@ def parse(machine_id: str) -> Handle | None:
 
 
 def handle_of(path: str) -> Handle:
-    """The handle in the API's full name, ``projects/p/locations/z/nodes/x``."""
+    """Return the handle in the API's full name, ``projects/p/locations/z/nodes/x``."""
     parts = path.split("/")
     return Handle(parts[3], parts[4], parts[5])
 
 
 def location(project: str, zone: str) -> str:
-    """The parent of a zone's resources; ``-`` is every zone."""
+    """Return the parent of a zone's resources; the zone ``-`` means every zone."""
     return f"projects/{project}/locations/{zone}"
 
 
 def resource_id(project: str, token: str) -> str:
-    """The id that a token has, RFC 1035: it makes a second create impossible in the zone."""
+    """Return a token's resource id (RFC 1035), which prevents a second creation in the zone."""
     short = token if _TOKEN.fullmatch(token) else sha256(token.encode()).hexdigest()[:26]
     return f"{PREFIX}{project[:20].strip('-')}-{short}"
 
 
 def token_in(resource: str, project: str) -> str | None:
-    """The token in an id that `resource_id` made of one of the controller's own; else None."""
+    """Return the token in a resource id that `resource_id` made for the project; else None."""
     start = resource_id(project, "").rpartition("-")[0]
     found = re.fullmatch(rf"{re.escape(start)}-([0-9a-z]{{26}}(?:-\d+){{0,2}})", resource)
     return found[1] if found else None
 
 
 def request_id(project: str, token: str, zone: str) -> str:
-    """The id under which the API remembers a create for a while."""
+    """Return the request id by which the API recognises a repeated creation for a while."""
     return str(uuid.uuid5(_REQUESTS, f"{project}/{zone}/{token}"))
 
 

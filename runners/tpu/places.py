@@ -38,20 +38,20 @@ PROVIDER = "tpu"
 ADDRESS = "address"
 MINIMUM_S = 60
 PAID = "as paid until"
-"""Source of a spot price that a customer paid; its day is the last of that month."""
+"""Source of a spot price that a customer paid; its date is the last day of that month."""
 _TABLE = Path(__file__).with_name("prices.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class TpuPriceTable:
-    """The shipped table."""
+    """The shipped table of prices and zones."""
 
     prices: tuple[Price, ...]
     zones: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """By generation and region, in the order to try them."""
+    """Zones in the order of tries, by generation and region."""
 
     def zones_of(self, generation: str) -> tuple[str, ...]:
-        """Every zone that is known to have the generation, the likeliest first."""
+        """Return every zone that is known to have the generation, the most likely first."""
         return tuple(zone for zones in self.zones.get(generation, {}).values() for zone in zones)
 
 
@@ -89,7 +89,7 @@ def known(book: PriceBook | None) -> tuple[Price, ...]:
 
 
 def find(prices: Iterable[Price], item: str, region: str, market: str) -> Price | None:
-    """The price of a thing in a region and market; None is unknown."""
+    """Return an item's price in a region and market; None if it is unknown."""
     wanted = (item, region, market)
     return next((p for p in prices if (p.item, p.place, p.market) == wanted), None)
 
@@ -105,7 +105,7 @@ class TpuPriceReader:
         self._now = now
 
     def read(self) -> tuple[Price, ...]:
-        """The chips' prices in every region of the table. Raises ProviderError."""
+        """Return the chip prices in every region of the table. Raises ProviderError."""
         if not self._clients.has_catalogue:
             raise ProviderUnavailableError(
                 "prices of tpu: SEATRIAL_GCP_TPU_ENDPOINT is set and SEATRIAL_GCP_BILLING_ENDPOINT "
@@ -119,7 +119,7 @@ class TpuPriceReader:
 
 
 def prices_of(sku: Sku, as_of: datetime) -> Iterable[Price]:
-    """The prices in one SKU: none unless it is a chip by the hour."""
+    """Return the prices in one SKU; empty unless it is a chip by the hour."""
     found = _GENERATION.search(sku.description)
     usd = usd_of(sku, unit="h")
     if found is None or not is_plain(sku) or usd is None:
@@ -139,7 +139,7 @@ class _Offer:
     """The accelerator types that a zone offers."""
 
     types: frozenset[str] | None
-    """None if the zone did not answer: then only a launch shows whether it has the type."""
+    """Accelerator types; None if the zone did not answer, so that only a launch shows its types."""
     until: datetime
 
 
@@ -166,7 +166,7 @@ class TpuPlaceFinder:
         return self._priced(config, self._offered(config, _zones(config)))
 
     def listed(self, platform: Platform) -> tuple[Place, ...]:
-        """Return the asked zones x markets; the cloud is not asked. Raises ProviderError."""
+        """Return the platform's zones x markets without a request. Raises ProviderError."""
         config = parse_platform(platform)
         return self._priced(config, _zones(config))
 
@@ -195,7 +195,7 @@ class TpuPlaceFinder:
         )
 
     def _ask(self, zones: Iterable[str]) -> dict[str, _Offer]:
-        """Return each zone's offer; after a failure that is not zonal, no other is requested."""
+        """Return each zone's offer; stop after a failure that would affect all zones."""
         now, answers, mute = self._now(), dict[str, _Offer](), False
         for zone in zones:
             with self._lock:
@@ -234,7 +234,7 @@ class TpuPlaceFinder:
 
 
 def place_of(config: TpuPlatformConfig, zone: str, market: str, prices: Iterable[Price]) -> Place:
-    """Return one place with its prices."""
+    """Return a zone and market as a place, with the prices of its chips and public address."""
     region, kind = region_of(zone), config.accelerator
     chip = find(prices, chip_item(kind.generation), region, market)
     address = find(prices, ADDRESS, region, market) if config.public else None
@@ -274,9 +274,9 @@ def _expanded(name: str, known_zones: Iterable[str]) -> list[str]:
 
 
 def _is_zones_own(error: ProviderError) -> bool:
-    """Whether an error concerns one zone only, such as an outage.
+    """Return whether an error concerns one zone only, such as an outage.
 
-    Broken credentials concern all.
+    For example, invalid credentials concern all zones.
     """
     return error.code in ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT")
 

@@ -16,7 +16,7 @@ DEFAULT_WAIT_MINUTES, LONGEST_WAIT_MINUTES = 5, 10
 _OPTIONS = ("api", "flex_start", "labels", "network", "subnetwork", "user", "wait_minutes")
 CHEAPEST = "cheapest"
 LARGEST_HOST = 8
-"""A type with a higher number is spread over several hosts."""
+"""Largest type number with one host; larger types consist of several hosts."""
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -26,7 +26,7 @@ class AcceleratorType:
 
     name: str
     generation: str
-    """``v5e``."""
+    """Generation, such as ``v5e``."""
     chips: int
     runtime_version: str
     """Software version of its machines, unless the platform sets another one."""
@@ -61,11 +61,11 @@ class TpuPlatformConfig:
     accelerator: AcceleratorType
     markets: tuple[str, ...]
     locations: tuple[str, ...]
-    """Zones and regions in order; empty means every zone that is known."""
+    """Zones and regions in order; empty for every known zone."""
     cheapest: bool
     public: bool
     queued: bool
-    """By a queued resource; else as a plain node."""
+    """Whether a queued resource is requested, instead of a plain node."""
     wait_s: int
     """Maximum seconds that a queued resource waits."""
     user: str
@@ -99,7 +99,7 @@ def parse_platform(platform: Platform) -> TpuPlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Every value that Cloud TPU cannot have, by the tables of types, runtimes and zones."""
+    """Return a problem for each value that is not in the tables of types, runtimes and zones."""
     return platform_problems(platform, (_accelerator, _runtime_version, _locations, _options))
 
 

@@ -57,7 +57,7 @@ class Deleter:
             self._delete_node(handle.beside(NODES))
 
     def _delete_queued(self, handle: Handle) -> bool:
-        """Delete it by force, with its node. Return False if it is missing."""
+        """Delete a queued resource and its node by force. Return False if it is missing."""
         # No request id: the API would answer a repetition with the first call's failure.
         request = tpu_v2.DeleteQueuedResourceRequest(
             name=handle.path(self._tpu_api.project), force=True
@@ -85,7 +85,7 @@ class Deleter:
                 self._refuse(error, ended=self._is_node_ending(handle, error))
 
     def _refuse(self, error: ProviderError, *, ended: bool) -> None:
-        """Raise, unless it is being deleted anyway; a state that forbids it will pass."""
+        """Raise the error unless `ended`; FAILED_PRECONDITION becomes ProviderUnavailableError."""
         if ended:
             return
         if error.code == "FAILED_PRECONDITION":

@@ -48,7 +48,7 @@ class TpuQuotaReader:
         self._infos: tuple[datetime, list[QuotaInfo]] | None = None
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """The chips of one machine in its zone and market, and its address. Raises ConfigError."""
+        """Return the quotas of one machine: chips in its zone and market, and an address."""
         config = parse_platform(platform)
         kind = config.accelerator
         code = _CODES.get((kind.generation, place.market), f"{kind.generation} quota")

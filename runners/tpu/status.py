@@ -35,7 +35,7 @@ class CreateOutcome(Enum):
     UNKNOWN = "unknown"
     UNDER_WAY = "under way"
     JUST_DONE = "just done"
-    """Its resources may not be listed yet."""
+    """Whether the created resources may not be listed yet."""
     DONE = "done"
 
 
@@ -68,7 +68,7 @@ def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> CreateOutco
 
 
 def error_of(operation: operations_pb2.Operation) -> ApiRefusal | None:
-    """Return why it failed; None if it did not fail, or has not ended."""
+    """Return why an operation failed; None if it did not fail, or has not ended."""
     if not operation.HasField("error"):
         return None
     return status_answer(operation.error.code, operation.error.message, operation.error.details)
@@ -162,7 +162,7 @@ class TpuStatusReader:
             yield self._seen(handle, None, node, key=False)
 
     def queued(self, handle: Handle) -> tpu_v2.QueuedResource | None:
-        """The queued resource, or None."""
+        """Return the queued resource, or None."""
         request = tpu_v2.GetQueuedResourceRequest(name=handle.path(self._tpu_api.project))
         return self._tpu_api.find(
             f"look at {handle.machine_id}",
@@ -170,7 +170,7 @@ class TpuStatusReader:
         )
 
     def node(self, handle: Handle) -> tpu_v2.Node | None:
-        """The node, or None."""
+        """Return the node, or None."""
         request = tpu_v2.GetNodeRequest(name=handle.path(self._tpu_api.project))
         return self._tpu_api.find(
             f"look at {handle.machine_id}",
@@ -204,7 +204,7 @@ class TpuStatusReader:
         return replace(machine, token=token, tags=tags)
 
     def _host_key(self, node: tpu_v2.Node) -> str:
-        """The published key; a guest may publish another one that it makes at its first boot."""
+        """Return the published host key; a guest may publish another one at its first boot."""
         who = (node.name, node.id)
         key = self._host_keys.get(who, lambda: self._published(node))
         if not key:
@@ -222,7 +222,7 @@ class TpuStatusReader:
         return host_key_in((entry.key, entry.value) for entry in entries)
 
     def _why_gone(self, machine: Machine, handle: Handle) -> Machine:
-        """A create that failed leaves nothing behind but its operation."""
+        """Return a machine without resources, with the reason from its failed create operation."""
         try:
             found = outcome_of(self._tpu_api, handle, now=self._now())
         except ProviderError as error:

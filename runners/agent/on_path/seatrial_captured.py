@@ -16,7 +16,7 @@ import pytest
 import seatrial_origins
 
 _STREAMS = {"out": "stdout", "err": "stderr"}
-"""By pytest's name of a stream, the name that its headings have."""
+"""Name of a stream in pytest's report headings, by pytest's internal name of the stream."""
 _MAIN = "main"
 
 

@@ -58,13 +58,13 @@ class ComparedModules(NamedTuple):
     """The result of a comparison of the subject's modules."""
 
     problems: List[ModuleProblem]
-    """Modules whose functions are not those of their files."""
+    """Names of modules with functions that do not come from the modules' files."""
     replaced: List[Tuple[str, str]]
     """Replaced functions by full name, with the file of the replacement."""
     changed: List[Tuple[str, ChangedName]]
-    """By module, the changes since its import."""
+    """Changes since the import, by module name."""
     left_out: List[str]
-    """Modules that were not compared: unreadable, or beyond `SOURCE_LIMIT`."""
+    """Names of modules that were not compared: unreadable, or beyond `SOURCE_LIMIT`."""
 
 
 class _WrongCodeError(Exception):
@@ -183,10 +183,10 @@ def _mark(status: os.stat_result) -> Mark:
 
 
 class CodeComparison:
-    """Compares what is loaded of one distribution, with each file compiled once per process."""
+    """Compares the loaded modules of one distribution with its files; compiles each file once."""
 
     def __init__(self, installed: InstalledFiles, imports: Imports) -> None:
-        """`imports` are this distribution's."""
+        """Prepare the comparison of `installed`; `imports` are the same distribution's."""
         self._installed = installed
         self._imports = imports
         self._byte_code = _ByteCode(installed, _BYTE_CODE)
@@ -247,7 +247,7 @@ class CodeComparison:
             self._forget(source)
 
     def _is_seen(self, name: str, module: object, same: Optional[ModuleSnapshot]) -> bool:
-        """Return whether a module was compared; `same` is its import's snapshot, or None."""
+        """Return whether a module is unchanged since its comparison; `same` is its snapshot."""
         seen = self._seen.get(name)
         return seen is not None and (seen is same or seen.is_same(module))
 
@@ -428,7 +428,7 @@ def _same(one: object, other: object) -> bool:
 
 
 _EQUAL = frozenset((bool, bytes, int, str, type(None), type(...)))
-"""Types of which two values that are equal are the same."""
+"""Types for which ``==`` is enough to compare two constants."""
 _CONSTANTS = frozenset((complex, float, slice))
 
 
@@ -436,7 +436,7 @@ class _PassHook:
     """The part of pytest's configuration that its rewriter reads."""
 
     def getini(self, _name: str) -> bool:
-        """Return that pytest_assertion_pass is called."""
+        """Return True: the hook ``pytest_assertion_pass`` is called."""
         return True
 
 
@@ -469,6 +469,6 @@ def watch() -> None:
 
 
 def compared(loaded: Mapping[str, object]) -> ComparedModules:
-    """Compare the subject's modules with its files; nothing is found without a subject."""
+    """Compare the subject's loaded modules with its files; empty without a subject."""
     watch()
     return _COMPARISON[0].look(loaded) if _COMPARISON else ComparedModules([], [], [], [])

@@ -36,7 +36,7 @@ _OPTIONS = {
     "main.py": "--deselect",
     "stepwise.py": "--stepwise",
 }
-"""By the function or file of pytest's own that deselects."""
+"""Option that deselects tests, by the function or file of pytest that applies the option."""
 
 
 class CollectionRecorder:
@@ -94,7 +94,7 @@ class CollectionRecorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
-        """Keep the modules, to search them for tests that were lost."""
+        """Remember the test modules, which are searched later for tests that were not collected."""
         if isinstance(collector, pytest.Module) and not isinstance(collector, DoctestModule):
             self._collectors.append(collector)
 
@@ -194,7 +194,7 @@ class CollectionRecorder:
             self._ignored.setdefault(self._name("::".join((nodeid, *path))), why)
 
     def _lost(self) -> Iterator[List[str]]:
-        """Yield, like hooks, the tests of a module that its own source loses."""
+        """Yield hook rows for tests that a module's source defines and then loses."""
         left = _PARSED_BYTES
         for collector, module in self._imported():
             nodeid = collector.nodeid
@@ -219,7 +219,7 @@ class CollectionRecorder:
                 yield [how, self._name("::".join((nodeid, *path)))]
 
     def _uncalled(self) -> Iterator[List[str]]:
-        """Yield, like hooks, functions of modules of tests that only look as if pytest ran them."""
+        """Yield hook rows for functions that look like hooks of pytest and are not called."""
         manager = self._config.pluginmanager
         for collector, module in self._imported():
             for name in () if manager.is_registered(module) else list(vars(module)):
@@ -233,7 +233,7 @@ class CollectionRecorder:
                 yield [_NOT_CALLED, self._name(f"{place}::{name}")]
 
     def _idle(self) -> Iterator[List[str]]:
-        """Yield, like hooks, what asserts nothing and is not warned of by pytest."""
+        """Yield hook rows for tests that assert nothing and that pytest does not report."""
         for place in self._returning.values():
             yield ["returned a value, which asserts nothing", self._name(place)]
         for module, file, source in self._sources():
@@ -250,7 +250,7 @@ class CollectionRecorder:
                 yield [f"asserts {what}, which is always true", self._place(file)]
 
     def _sources(self) -> Iterator[Tuple[ModuleType, str, bytes]]:
-        """Yield the payload's loaded modules with file and text, up to 2 MB of them."""
+        """Yield the payload's loaded modules with path and source, up to 2 MB of source."""
         root, left = str(self._config.rootpath) + os.sep, _READ_BYTES
         for module in list(sys.modules.values()):
             file = str(getattr(module, "__file__", None))
@@ -335,13 +335,13 @@ class CollectionRecorder:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def _is_passed_over(self, path: Path) -> bool:
-        """Return whether a file has a usual name for tests that the settings do not match."""
+        """Return whether a file has a default name of test files that the settings exclude."""
         if path.suffix != ".py" or self._might_hold_tests(path):
             return False
         return any(fnmatch.fnmatch(path.name, usual) for usual in seatrial_uncollected.USUAL_FILES)
 
     def _is_alike(self, path: Path) -> bool:
-        """Return whether a file has a name like a usual one, and pytest does not collect it."""
+        """Return whether a file that is not collected has a name like a usual one for tests."""
         if path.suffix != ".py" or self._might_hold_tests(path):
             return False
         return seatrial_uncollected.is_alike(path.name)

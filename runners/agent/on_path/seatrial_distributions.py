@@ -21,7 +21,7 @@ class Distribution:
     """The metadata of one distribution, from its folder or file beside the installed modules."""
 
     def __init__(self, info: str) -> None:
-        """`info` is the path of a ``.dist-info`` or ``.egg-info``."""
+        """Read a distribution from `info`, the path of its ``.dist-info`` or ``.egg-info``."""
         self.info = info
         self.home = os.path.dirname(info)
         """The folder that the paths in RECORD are relative to."""
@@ -45,7 +45,7 @@ class Distribution:
         }
 
     def requirements(self, extras: "frozenset[str]") -> "Iterator[tuple[str, frozenset[str]]]":
-        """Yield normal names of requirements whose markers hold here, with the extras of each.
+        """Yield each requirement that applies here: its normal name and requested extras.
 
         Args:
             extras: The extras of this distribution that are wanted.
@@ -55,7 +55,7 @@ class Distribution:
                 yield name, wanted
 
     def _requires(self) -> "Iterator[tuple[str, frozenset[str], str]]":
-        """Yield names, the extras asked of each, and its marker."""
+        """Yield each requirement's normal name, requested extras and marker."""
         older = (line for line in self.text("requires.txt").splitlines() if line[:1] != "[")
         for value in (*self._headers("requires-dist"), *older):
             requirement, _, marker = value.partition(";")
@@ -129,7 +129,7 @@ def packages() -> "dict[str, str]":
 
 
 def _own_name(entry: str, child: str) -> str:
-    """Return the name that a folder or file on the path gives to a distribution, if it does."""
+    """Return a distribution's name from the name of its metadata entry; empty for other entries."""
     lower = child.lower()
     if not lower.endswith("-info"):
         return ""
@@ -147,7 +147,7 @@ def normal(name: str) -> str:
 
 
 def _holds(marker: str, extras: "frozenset[str]") -> bool:
-    """Return whether a marker holds on this machine; one that cannot be read here is taken to."""
+    """Return whether a marker applies on this machine; an unreadable marker counts as applying."""
     import ast  # noqa: PLC0415 - few processes judge one
 
     try:
@@ -173,7 +173,7 @@ def _value(node: Any, extras: "frozenset[str]") -> bool:  # noqa: ANN401 - ast's
 
 
 def _side(node: Any) -> str:  # noqa: ANN401 - ast's
-    """Return a side of a comparison as text; ValueError if it is no name, as ``os.name``."""
+    """Return one operand of a comparison as text. Raises ValueError for another kind of operand."""
     if hasattr(node, "id"):
         return _machine()[node.id]
     text = getattr(node, "value", None)
@@ -183,7 +183,7 @@ def _side(node: Any) -> str:  # noqa: ANN401 - ast's
 
 
 def _numbers(version: str) -> "list[int]":
-    """Return a version's numbers without zeros at the end; ValueError if it has more."""
+    """Return a version's numbers without trailing zeros. Raises ValueError for other characters."""
     found = list(map(int, version.split(".")))
     while found and not found[-1]:
         found.pop()
@@ -198,7 +198,7 @@ _COMPARED = {
 
 
 def _machine() -> "dict[str, str]":
-    """Return the variables of markers, as they are here."""
+    """Return the values of marker variables on this machine."""
     system, version, here = os.uname(), sys.version_info, sys.implementation
     kinds = {"cpython": "CPython", "pypy": "PyPy"}
     return {

@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 _MARK = "_seatrial_failure"
 _kept: Dict[object, str] = {}
-"""The places of failed assertions that nobody has asked for yet, by a mark of each."""
+"""Places of failed assertions whose exception was not read yet, by a mark of each exception."""
 _asked: Set[str] = set()
-"""The places where one was asked for."""
+"""Places with an assertion whose exception was read."""
 _place: Callable[[AssertionError], str] = str
 _see: Callable[[str], None] = str
 
@@ -39,16 +39,16 @@ def watch(place: Callable[[AssertionError], str], see: Callable[[str], None]) ->
 
 
 def kept() -> List[str]:
-    """Return the places of the failed assertions that nobody has asked for.
+    """Return the places of failed assertions whose exceptions were never read.
 
-    A place where one was asked for is left out: ``Executor.map`` hands out the first, and whoever
-    expects it does not ask for the others.
+    A place with one read exception is left out: ``Executor.map`` raises the first one, and its
+    caller does not read the others.
     """
     return [place for place in _kept.values() if place not in _asked]
 
 
 class _Outcome:
-    """An attribute with the exception of a future or of a pool's result."""
+    """Attribute with the exception of a future or of a pool's result; notes each access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -103,11 +103,11 @@ _CHANGES: Dict[str, Callable[[Any], None]] = {
 
 
 class _Finder:
-    """Finds the modules that are watched."""
+    """Import finder for the modules that are watched."""
 
     @staticmethod
     def find_spec(name: str, path: Any, _: object = None) -> Optional[ModuleSpec]:  # noqa: ANN401
-        """Return the spec of a module that is watched, None of any other."""
+        """Return the spec of a module that is watched, else None."""
         change = _CHANGES.get(name)
         spec = PathFinder.find_spec(name, path) if change is not None else None
         loader: Any = spec.loader if spec is not None else None

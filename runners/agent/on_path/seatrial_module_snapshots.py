@@ -143,7 +143,7 @@ class ModuleSnapshot:
         }
 
     def is_same(self, module: object) -> bool:
-        """Return whether a comparison of the module would have the same result as then."""
+        """Return whether the module has the same contents as at the snapshot."""
         return (
             seatrial_origins.contents(module) is self.contents
             and type(module) is self._kind
@@ -153,7 +153,7 @@ class ModuleSnapshot:
         )
 
     def called(self) -> Iterator[Tuple[str, List[Function]]]:
-        """Yield the name of each value that calls functions, with these."""
+        """Yield the name of each value that calls functions, with those functions."""
         starts = zip(self._starts, self._starts[1:])
         for place, (start, end) in zip(self._places(), starts):
             if end > start:
@@ -173,7 +173,7 @@ class ModuleSnapshot:
         return map("{}{}".format, above, self._names)
 
     def changes(self, module: object) -> Iterator[ChangedName]:
-        """Yield the names with other functions, classes or callable objects than then."""
+        """Yield the names with other functions, classes or callable objects than before."""
         if type(module) is not self._kind:
             yield ChangedName("", "", "has another class than after its import")
         end = 0
@@ -186,7 +186,7 @@ class ModuleSnapshot:
                 yield ChangedName(above[:-1], "", "has other base classes than after its import")
 
     def _are_same(self, spaces: List[Values], start: int, end: int) -> bool:
-        """Return whether namespaces of the same sizes have the values from `start` to `end`."""
+        """Return whether namespaces have the values number `start` to `end` of the snapshot."""
         values = list(_chained(map(_values_of, spaces)))
         part = slice(self._starts[start], self._starts[end])
         some = slice(bisect_left(self._others, start), bisect_left(self._others, end))
@@ -215,7 +215,7 @@ class ModuleSnapshot:
         )
 
     def _then(self, index: int) -> Tuple[int, int]:
-        """Return the identities of a value and of its type."""
+        """Return the identities of a value and of its type, as in the snapshot."""
         value = self._values[index]
         if value is not _OTHER:
             return id(value), id(type(value))
@@ -376,7 +376,7 @@ def watch_files() -> None:
 
 
 def _replace(holder: object, function: Any) -> None:  # noqa: ANN401
-    """Put a function in another one's place; tracebacks leave out what they would of that."""
+    """Replace a function; the new one has the old one's file name, so that tracebacks are alike."""
     file = getattr(holder, function.__name__).__code__.co_filename
     function.__code__ = function.__code__.replace(co_filename=file)
     setattr(holder, function.__name__, function)
@@ -458,7 +458,7 @@ _DESCRIPTORS = (
 _CALLERS = frozenset((Function, *HOLDERS))
 _NO_CLASSES = _CONSTANTS.union(_CALLERS, _DESCRIPTORS)
 _KEPT = _NO_CLASSES | {type}
-"""Types of values that are kept: none of these can get another class, but by `_called`."""
+"""Types of values that the snapshot keeps alive; an instance of them cannot change its class."""
 _OTHER = object()
 
 

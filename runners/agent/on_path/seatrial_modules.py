@@ -70,14 +70,14 @@ def _has_subject(given: Dict[str, str]) -> bool:
 
 
 _EXITED_WELL = (0, 5)
-"""Exit codes of pytest that a program may ignore: all passed, and none was there."""
+"""Exit codes of pytest that a program may ignore: all tests passed, and no tests collected."""
 
 
 def _fail(check: str, reason: str, *, is_of_exit: bool = False) -> None:
-    """Append a failed check to $SEATRIAL_EVENTS, or say on stderr why that is impossible.
+    """Append a failed check to $SEATRIAL_EVENTS; if that is impossible, write to stderr.
 
-    Of the process that the agent itself started, it leaves out one `is_of_exit`: the exit code
-    tells. Which that is, only the agent knows: it also becomes the parent of what is left behind.
+    With `is_of_exit` the line has this process's id: the agent ignores the check if it started the
+    process itself, because the exit code already shows the failure.
     """
     import json  # noqa: PLC0415 - few processes have one
 
@@ -93,7 +93,7 @@ def _fail(check: str, reason: str, *, is_of_exit: bool = False) -> None:
 
 
 def _checked(leave: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return ``sys.exit`` or ``os._exit`` that reports codes of which the system keeps a 0."""
+    """Wrap ``sys.exit`` or ``os._exit`` to report codes whose last 8 bits are 0."""
 
     def checked(status: object = None) -> None:
         _check_code(status, name)
@@ -103,7 +103,7 @@ def _checked(leave: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _checked_builtin(leave: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call of ``exit`` and ``quit``, which `site` makes later, that reports as much."""
+    """Wrap the call of ``exit`` and ``quit``, which `site` creates later, to report such codes."""
 
     def checked(self: Any, code: object = None) -> None:  # noqa: ANN401
         _check_code(code, self.name)
@@ -118,7 +118,7 @@ def _check_code(status: object, name: str) -> None:
 
 
 def _payload_sources() -> Iterator[str]:
-    """Yield the text of the code after ``-c``, and of each loaded module of the payload."""
+    """Yield the source text of the code after ``-c``, and of each loaded module of the payload."""
     with open("/proc/self/cmdline", "rb") as file:
         words = file.read().decode("utf-8", "replace").split("\0")
     if sys.argv[:1] == ["-c"] and "-c" in words:
@@ -166,9 +166,9 @@ def _report_failed_assertion() -> None:
 
 
 def _ends_by(traceback: Any) -> bool:  # noqa: ANN401
-    """Return whether an exception left the program, and not only a line of a console in it.
+    """Return whether an exception ends the program, rather than one line of a console in it.
 
-    A console stores the exceptions that it handles in the same places as Python's own end.
+    A console stores the exceptions that it handles in the same places as Python at its end.
     """
     frame = getattr(traceback, "tb_frame", None)
     code = getattr(frame, "f_code", None)
@@ -184,15 +184,15 @@ _PROGRAM_TEXTS = ("<string>", "<stdin>")
 
 
 _WATCHED = ("asyncio.base_events", "concurrent.futures._base", "multiprocessing.pool")
-"""Modules from which on ``seatrial_dropped`` is needed."""
+"""Modules whose first import loads ``seatrial_dropped``."""
 
 
 class _DroppedFinder:
-    """Finds the modules that ``seatrial_dropped`` watches, and loads it before the first."""
+    """Import finder that loads ``seatrial_dropped`` before the first module that it watches."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any, _: object = None) -> Optional[Any]:  # noqa: ANN401
-        """Return the spec of a module that is watched, None of any other."""
+        """Return the spec of a module that is watched, else None."""
         if name not in _WATCHED:
             return None
         sys.meta_path.remove(cls)
@@ -223,7 +223,7 @@ def _failed_line(error: AssertionError) -> str:
 
 
 def _fail_dropped(lines: List[str]) -> None:
-    """Report the lines of failed assertions, but for what tests make on purpose."""
+    """Report the lines of failed assertions, except in processes of pytest."""
     if lines and "_pytest" not in sys.modules and _has_subject(_GIVEN):
         more = f" and {len(lines) - 1} more" if lines[1:] else ""
         said = f"failed in a future, task or callback whose result was never read: {lines[0]}{more}"
@@ -231,11 +231,11 @@ def _fail_dropped(lines: List[str]) -> None:
 
 
 class _PytestFinder:
-    """Finds pytest, of which ``main`` then reports failures that its caller ignores."""
+    """Import finder that wraps pytest's ``main`` to report failures that its caller ignores."""
 
     @staticmethod
     def find_spec(name: str, path: Any, _: object = None) -> Optional[Any]:  # noqa: ANN401
-        """Return the spec of the module with ``main``, None of any other."""
+        """Return the spec of the module with ``main``, else None."""
         if name != "_pytest.config":
             return None
         from importlib.machinery import PathFinder  # noqa: PLC0415
@@ -256,7 +256,7 @@ class _PytestFinder:
 
 
 def _heeded(main: Callable[..., Any]) -> Callable[..., Any]:
-    """Return pytest's ``main`` that reports a failure whose exit code the caller drops."""
+    """Wrap pytest's ``main`` to report a failure whose exit code the caller ignores."""
 
     def heeded(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         code = main(*arguments, **named)
@@ -299,7 +299,7 @@ def _reporting(main: Callable[..., Any], config_class: Any) -> Callable[..., Any
 
 
 def _excluding_options(config: Any) -> List[str]:  # noqa: ANN401
-    """Return what is wrong with each option of pytest that no suite may have."""
+    """Return a sentence for each pytest option that makes tests skip what they would check."""
     place = os.path.dirname(__file__)
     sys.path.insert(0, place)
     try:
@@ -311,7 +311,7 @@ def _excluding_options(config: Any) -> List[str]:  # noqa: ANN401
 
 
 def _is_dropped(frame: Any) -> bool:  # noqa: ANN401
-    """Return whether a frame does nothing with the result of its present call."""
+    """Return whether a frame ignores the result of the call that it is making."""
     import dis  # noqa: PLC0415
 
     later = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)

@@ -41,11 +41,11 @@ sha256 = next(
     for name in ("_sha2", "_sha256", "hashlib")
     if importlib.util.find_spec(name) is not None
 )
-"""Python's own: ``hashlib`` loads all of OpenSSL, 3 ms in each process."""
+"""Python's own implementation: ``hashlib`` loads all of OpenSSL, 3 ms in each process."""
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """The agent's variables, saved before code of the payload can change them."""
 MODULES = sys.modules
-"""Python's own table: import uses it whatever ``sys.modules`` is set to."""
+"""Python's table of modules: an import uses it even if ``sys.modules`` is replaced."""
 EXECUTED: Set[str] = set()
 """Files that Python's loaders and runpy executed in a process of pytest."""
 IMPORTERS: Dict[str, Set[Tuple[str, int]]] = {}
@@ -207,7 +207,7 @@ class InstalledFiles:
         return ModuleProblem(name, file, what, fix)
 
     def _is_open(self, name: str) -> bool:
-        """Return whether the distribution lets others add to the package that has the module."""
+        """Return whether other distributions may add modules to the package of this module."""
         stem = os.path.join(self.home, *name.split(".")[:-1])
         return b"extend_path" in source_of(os.path.join(stem, "__init__.py"))
 
@@ -243,7 +243,7 @@ class InstalledFiles:
     def _made_here(
         self, module: object, name: str, loaded: Mapping[str, object], payload: str
     ) -> bool:
-        """Return whether the distribution made a module without a file, like six.moves."""
+        """Return whether the distribution created a module without a file, like six.moves."""
         if self._is_native(module, name, loaded):
             return True
         kind = type(module)
@@ -255,7 +255,7 @@ class InstalledFiles:
         return not strange and any(self.path_of(maker) is not None for maker in makers)
 
     def _is_native(self, module: object, name: str, loaded: Mapping[str, object]) -> bool:
-        """Return whether a binary module of the distribution made it as its submodule."""
+        """Return whether a binary module of the distribution created it as its submodule."""
         above, _, last = name.rpartition(".")
         parent = loaded.get(above)
         if parent is None or contents(parent).get(last, module) is not module:
@@ -267,7 +267,7 @@ class InstalledFiles:
         return binary and all(self.path_of(file) is not None for file in files)
 
     def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
-        """Return whether it is another distribution's module under a name that has no file here."""
+        """Return whether the module is another distribution's, under a name without a file here."""
         told = contents(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
         return not self.has(name) and any(
@@ -277,10 +277,10 @@ class InstalledFiles:
 
 
 def leave_out(source: str) -> str:
-    """Return advice to run a payload with the subject's source against the installed subject.
+    """Return advice to run the payload's tests against the installed subject.
 
     Args:
-        source: A file or folder of the source, relative to the payload.
+        source: A file or folder of the subject's source, relative to the payload.
     """
     top = source.partition(os.sep)[0]
     return (
@@ -301,7 +301,7 @@ def source_of(file: str) -> bytes:
 
 
 def names_of(node: object, package: str) -> List[str]:
-    """Return the names that a statement in a package imports; none of any other node."""
+    """Return the names that an import statement in a package imports; empty for other nodes."""
     if type(node).__name__ == "Import":
         return [one.name for one in node.names]  # type: ignore[attr-defined]
     if type(node).__name__ != "ImportFrom":
@@ -323,7 +323,7 @@ def importers(tree: object) -> Set[str]:
 
 
 def called(call: object) -> str:
-    """Return the last name of what a call calls."""
+    """Return the last part of the name of the function that a call expression calls."""
     function = call.func  # type: ignore[attr-defined]
     return str(getattr(function, "attr", getattr(function, "id", "")))
 
@@ -391,7 +391,7 @@ def contents(module: object) -> Mapping[str, object]:
 
 
 def _not_of_its_file(name: str, module: object, payload: str) -> str:
-    """Return the origin of a module's functions if all come from text or the payload.
+    """Return the origin of a module's functions if all come from executed text or the payload.
 
     Functions that wrap others are ignored: libraries make such ones from text. All are ignored if
     the file makes functions from text itself and defines none of their names.
@@ -453,7 +453,7 @@ _CALLED: Dict[type, FrozenSet[str]] = {}
 
 
 def _makers(values: Iterable[object]) -> FrozenSet[str]:
-    """Return the files that functions, and the methods of classes, were written in."""
+    """Return the files in which functions, and the methods of classes, are defined."""
     found = set()
     for value in values:
         parts = contents(value).values() if isinstance(value, type) else (value,)
@@ -463,7 +463,7 @@ def _makers(values: Iterable[object]) -> FrozenSet[str]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or in it."""
+    """Return whether a path is the folder itself, or in it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
@@ -491,7 +491,7 @@ class RequiredDistributions(NamedTuple):
     """The installed subject, if any."""
 
     def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, ModuleProblem]]:
-        """Return each module of a wrong origin with the reason of the outcome."""
+        """Return each module with a wrong origin, and the reason of the outcome."""
         from seatrial_shipped import copies, taken_from_payload  # noqa: PLC0415 - it imports this
 
         payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
@@ -511,7 +511,7 @@ class RequiredDistributions(NamedTuple):
         return found
 
     def elsewhere(self) -> Optional[Tuple[str, InstalledFiles]]:
-        """Return a distribution outside of the folder that the agent recorded, with the reason."""
+        """Return a distribution outside of the recorded folder, with the reason; or None."""
         homes = json.loads(GIVEN.get("SEATRIAL_HOMES") or "{}")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []

@@ -69,7 +69,7 @@ _WATCHED = frozenset(
 )
 """Hooks that can change the outcome of a test."""
 _IN_WORKERS = _WATCHED | {"pytest_unconfigure"}
-"""The same in a worker of pytest-xdist; pytest ignores the exit code of a worker."""
+"""Watched hooks in a worker of pytest-xdist: also the last one, as its exit code is ignored."""
 _KNOWN = frozenset((
     "_hypothesis_pytestplugin", "anyio", "pytest_asyncio", "pytest_benchmark", "pytest_cov",
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
@@ -77,7 +77,7 @@ _KNOWN = frozenset((
 ))  # fmt: skip
 _START_MODULES = ("sitecustomize.py", "usercustomize.py")
 _STARTED_BY = {"a1_coverage.pth": "coverage", "distutils-precedence.pth": "setuptools"}
-"""Files with code that well-known distributions install, and these."""
+"""Files that run code at Python's start, by name, with the known distribution of each."""
 _OVERLAY = "seatrial_overlay.pth"
 """The agent's own file, which no package may replace."""
 _ROWS = 190
@@ -100,13 +100,13 @@ _VERBS = frozenset((
     "regenerate", "rewrite", "update", "write",
 ))  # fmt: skip
 _MAKERS = _VERBS | {"create", "save"}
-"""With nouns other than snapshots, which programs make of much else."""
+"""Verbs that mark an option as writing, except together with snapshots, which are ambiguous."""
 _SNAPSHOTS = frozenset(("snapshot", "snapshots"))
 _NOUNS = frozenset((
     "approvals", "approved", "baseline", "baselines", "expectation", "expectations", "expected",
     "golden", "goldens", "reference", "references", *_SNAPSHOTS,
 ))  # fmt: skip
-"""Names with a word of each are options and variables with which tests write expectations."""
+"""Nouns for expectations: with a verb they name an option or variable that writes expectations."""
 _NOT = frozenset((
     "deny", "disable", "disabled", "disallow", "dont", "forbid", "forbidden", "last", "never", "no",
     "not", "prevent", "skip", "skipped", "without",
@@ -115,12 +115,12 @@ _HELD = frozenset((
     "at", "bucket", "count", "dir", "directory", "file", "folder", "id", "key", "name", "path",
     "time", "timeout", "token", "url", "version",
 ))  # fmt: skip
-"""Last words of names that have another value than whether to write."""
+"""Last words of names whose value is a path, a number or similar, and no switch."""
 _GIVEN = "."
 _ANY_VALUE = r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
 _FLAGS = r"\b(?:create|fix|trim|update)\b"
 _BY_VALUE = f"^(?:{'|'.join(sorted(_MAKERS))})$"
-"""Values that write, of a name that has nothing but such a noun: ``GOLDEN=update``."""
+"""Values that mean writing, for a name that has only a noun: ``GOLDEN=update``."""
 _WRITING = {
     **dict.fromkeys(("BLESS", "bless", "REBASELINE", "rebaseline", "REGEN", "regen"), _ANY_VALUE),
     **dict.fromkeys(("REFRESH_FIXTURES", "REGEN_FIXTURES", "UPDATE_FIXTURES"), _ANY_VALUE),
@@ -141,9 +141,9 @@ _WRITING = {
     "TRYBUILD": "^overwrite$",
     "update_examples": _ANY_VALUE,
 }
-"""Other such names, with the pattern of values that write; few processes need one compiled."""
+"""Names of other options and variables, with a pattern of the values that mean writing."""
 _WORDS = {"update_snapshots": "--snapshot-update"}
-"""Options of other names than their settings."""
+"""Options by the name of their setting, where both names differ."""
 
 _STAND_IN = "stands for an optional dependency of the subject"
 _REPLACED = "was not loaded: the subject has installed another file of its name"
@@ -227,7 +227,7 @@ class Prover:
         return len(subject.of(MODULES)) or (0 if _children() == self._children else None)
 
     def _tell_hooks(self, compared: seatrial_code.ComparedModules) -> None:
-        """Record other plugins' hooks that can change outcomes, whenever they change."""
+        """Record other plugins' hooks and replacements if they changed since the last record."""
         own = _PYTEST_HOOKS.union(self._code.values())
         hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config, compared)]
         if hooks != self._reported_hooks:
@@ -325,7 +325,7 @@ def _replaced(name: str) -> Dict[str, str]:
 
 
 def excluding_options(config: pytest.Config) -> Iterator[str]:
-    """Yield what is wrong with each option under which tests leave out what they would check."""
+    """Yield a sentence for each option that makes tests skip what they would check."""
     names = {"setuponly": "--setup-only", "setupplan": "--setup-plan", "lf": "--last-failed"}
     names["collectonly"] = "--collect-only"
     for dest, word in names.items():
@@ -345,7 +345,7 @@ def excluding_options(config: pytest.Config) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=None)
 def _writes_expectations(words: Tuple[str, ...]) -> bool:
-    """Return whether a name's words say so: ``update_goldens``, not ``update_goldens_dir``."""
+    """Return whether a name means writing: ``update_goldens``, not ``update_goldens_dir``."""
     nouns = _NOUNS.intersection(words)
     verbs = _MAKERS if nouns - _SNAPSHOTS else _VERBS
     if verbs.isdisjoint(words) or not nouns:
@@ -405,7 +405,7 @@ def _is_of(function: object, file: str) -> bool:
 
 
 def _is_of_program(function: object, file: str) -> bool:
-    """Return whether a function belongs to the text of a file that this process runs now.
+    """Return whether a function belongs to the source file that this process runs as a program.
 
     pytest-xdist sends the text of ``xdist/remote.py`` to its workers, which have no such module.
     """
@@ -459,7 +459,7 @@ def _changed(name: str, change: ChangedName, config: pytest.Config) -> Tuple[str
 
 
 def _changes_of_pytest() -> Iterator[Tuple[str, ChangedName]]:
-    """Yield what code from outside of the environment replaced in pytest and pluggy."""
+    """Yield the changes that code outside of the environment made in pytest and pluggy."""
     for name, snapshot in _PYTEST.items():
         module = MODULES.get(name)
         if module is not None and not snapshot.is_same(module):
@@ -469,7 +469,7 @@ def _changes_of_pytest() -> Iterator[Tuple[str, ChangedName]]:
 
 
 def _interceptors(config: pytest.Config) -> Iterator[Tuple[str, str]]:
-    """Yield what intercepts calls of tests, such as a trace function, with its file."""
+    """Yield each interceptor of test calls, such as a trace function, with its file."""
     for tracer in (sys.gettrace(), sys.getprofile()):
         for file in seatrial_origins.code_files(tracer):
             if not seatrial_code.is_in_the_environment(file):
@@ -518,7 +518,7 @@ def _has_code(file: Path) -> bool:
 
 
 def _is_known(file: str) -> bool:
-    """Return whether the file is of a well-known plugin that was installed, not of the subject."""
+    """Return whether an installed, well-known plugin other than the subject owns the file."""
     subject = seatrial_origins.required_distributions().subject
     own = subject is not None and subject.path_of(file) is not None
     return (

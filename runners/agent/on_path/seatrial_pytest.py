@@ -40,7 +40,7 @@ LongRepr = Union[None, str, List[Scalar]]
 DISK_FULL = 74
 POISONED = 75
 UNHEARD = 77
-"""Exit code if the pipe was closed, by the test that ran then."""
+"""Exit code if the pipe is closed, which only the running test can have done."""
 
 # Tests replace these for a moment (monkeypatch); the recorder writes in that moment too.
 _exit, _fstat, _getpid, _write = os._exit, os.fstat, os.getpid, os.write
@@ -60,13 +60,13 @@ _IDLE = {
     "PytestUnhandledThreadExceptionWarning": _IN_THREAD,
     "PytestCollectionWarning": "has a test that pytest cannot collect",
 }
-"""Notes on tests that passed, by the class of pytest's warning."""
+"""Notes on tests that passed, by class name of a warning of pytest."""
 _IDLE_TEXTS = (
     ("^assertion is always true", "asserts a tuple, which is always true"),
     ("^yield tests were removed", "has a yield test, which pytest does not run"),
     ("(?m)^AssertionError", _UNRAISABLE),
 )
-"""The same by the warning's text, which says more than its class."""
+"""Notes on tests that passed, by pattern of a warning's text; they precede those by class."""
 _IN_SUBTEST = "has failed subtests that count as an expected failure, though it passed itself"
 _NOT_COLLECTED = r"cannot collect (?:test class )?'(\w+)' because (it [^(.]+)"
 _NOWHERE = "outside of all tests"
@@ -227,18 +227,18 @@ class Retries:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, None]:
-        """A test begins."""
+        """Forget the failure of the test before."""
         self._failed = False
         yield
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """Record the setup of a test, in its first run or a rerun."""
+        """Record a rerun if the running test has failed before."""
         yield from self._phase(item)
 
     @pytest.hookimpl(hookwrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """Record the call of a test, in its first run or a rerun."""
+        """Record a rerun if the running test has failed before."""
         yield from self._phase(item)
 
     def _phase(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -270,19 +270,19 @@ class IdleTests:
 
     @classmethod
     def place(cls) -> str:
-        """Return where something is noticed that names no place: the running test."""
+        """Return the node id of the running test, or a text for "outside of all tests"."""
         return cls.test or _NOWHERE
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
-        """A test begins and ends."""
+        """Remember the running test while it runs."""
         IdleTests.test = item.nodeid
         yield
         IdleTests.test = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Record what was noticed."""
+        """Record the collected notes."""
         for test in seatrial_dropped.kept():
             self.noticed[_IN_FUTURE, test] = None
         if self.noticed:
@@ -291,9 +291,9 @@ class IdleTests:
 
     @classmethod
     def see_warning(cls, warning: Warning, frame: Any) -> None:  # noqa: ANN401 - of `sys`
-        """Note one of pytest's warnings, made in this frame.
+        """Note one of pytest's warnings that was issued in `frame`.
 
-        One of another session in this process, as a plugin's tests have, is none of ours.
+        A warning of another pytest session in this process, as in a plugin's own tests, is ignored.
         """
         text, values = str(warning), frame.f_locals
         by_text = (note for pattern, note in _IDLE_TEXTS if re.search(pattern, text))
@@ -325,7 +325,7 @@ def _init_warning(self: Warning, *arguments: object) -> None:
 
 
 def _warn_unawaited(coroutine: Any) -> None:  # noqa: ANN401
-    """Warn as Python does: the warning's place is that of the caller."""
+    """Note a coroutine that was never awaited, and issue Python's warning at the caller's place."""
     IdleTests.noticed["has a coroutine that was never awaited", IdleTests.place()] = None
     if coroutine.cr_origin is not None:
         _plain_unawaited(coroutine)
@@ -335,7 +335,7 @@ def _warn_unawaited(coroutine: Any) -> None:  # noqa: ANN401
 
 
 def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[Any], Any]:
-    """Return a hook for exceptions of threads, or unraisable ones, that notes them."""
+    """Wrap a hook for exceptions of threads, or for unraisable ones, to note them."""
 
     def watched(raised: Any) -> None:  # noqa: ANN401
         if issubclass(raised.exc_type, kind) and raised.exc_type is not SystemExit:
@@ -346,9 +346,9 @@ def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[A
 
 
 def _watched_threads(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what makes the handler of a thread's exception: it notes failed assertions.
+    """Wrap the function that creates the handler of a thread's exceptions, to note assertions.
 
-    It does so whatever function `threading.excepthook` is when the thread fails.
+    The handler works with any `threading.excepthook` that is set when the thread fails.
     """
 
     def made() -> Callable[[threading.Thread], None]:

@@ -41,11 +41,11 @@ _SITES = ("site-packages", "dist-packages")
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
 _EXCLUDED = BESIDE | {"__main__", "__mp_main__", "setup", "sitecustomize", "usercustomize"}
 _BUILT = frozenset(("__about__", "_version", "version"))
-"""Modules that a build writes again, with the version."""
+"""Names of modules that a build generates, with the version."""
 _VERSION = rb"(?m)^__version__\s*=.*$"
 _OWN = os.path.dirname(os.path.realpath(__file__))
 _PROGRAMS = ("__main__", "__mp_main__")
-"""Names of the program that runs, which any module may import."""
+"""Names under which Python loads the program itself, which any module may import."""
 _TESTS = frozenset(("test", "tests", "conftest.py"))
 _TEST_NAMES = frozenset(("test", "tests", "testing"))
 _ASIDE = BESIDE | {"benchmark", "demo", "demos", "example", "old", "script", "tools"}
@@ -61,7 +61,7 @@ _ABSENT = ("ImportError", "ModuleNotFoundError")
 def copies(
     loaded: Mapping[str, object], payload: str, tops: FrozenSet[str], own: FrozenSet[str]
 ) -> Iterator[ModuleProblem]:
-    """Yield the modules from another copy, where its source differs from the shipped one.
+    """Yield the modules that were loaded from a copy whose source differs from the shipped one.
 
     Args:
         loaded: ``sys.modules``, or a part of it.
@@ -98,21 +98,21 @@ def copies(
 
 
 def _is_no_copy(file: str) -> bool:
-    """Return whether a file is Python's, ours, or not a source."""
+    """Return whether a file belongs to Python or Seatrial, or is not a source."""
     real = real_file(file)
     is_standard = is_below(real, _STANDARD) and not set(_SITES) & set(real.split(os.sep))
     return is_standard or is_below(real, _OWN) or not file.endswith(".py")
 
 
 def _is_another(file: str, other: str, *, is_inside: bool) -> bool:
-    """Return whether a copy has another text; one in the payload, code of the same names."""
+    """Return whether a file differs from another; inside the payload, in code of shared names."""
     if not is_inside:
         return _text(file) != _text(other)
     return _code_differs(file, other) and _define_the_same(file, other)
 
 
 def _text(file: str) -> bytes:
-    """Return a source without the version that a build may have written into it."""
+    """Return a source without the version text that a build may have written into it."""
     return re.sub(_VERSION, b"", source_of(file)).replace(b"\r\n", b"\n")
 
 
@@ -130,7 +130,7 @@ def _shipped(name: str, payload: str) -> Tuple[str, ...]:
 def taken_from_payload(
     installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
 ) -> Iterator[ModuleProblem]:
-    """Yield what the installed subject is tested with and only the payload has.
+    """Yield the modules and metadata that the installed subject uses and only the payload has.
 
     Args:
         installed: The subject's files.
@@ -153,9 +153,9 @@ def taken_from_payload(
 def replaced_tests(
     installed: InstalledFiles, loaded: Mapping[str, object], payload: str
 ) -> Iterator[str]:
-    """Yield the payload's own modules of tests in whose place one of the subject's was loaded.
+    """Yield the payload's test modules that were not loaded because the subject ships a namesake.
 
-    A wheel may bring a top-level ``tests`` by mistake: it is none of the subject's import names.
+    A wheel may contain a top-level ``tests`` by mistake; it is none of the subject's import names.
     """
     for name, module in list(loaded.items()):
         for file in files_of(module)[:1] if name.partition(".")[0] in BESIDE else ():
@@ -167,7 +167,7 @@ def replaced_tests(
 def _executed_copies(
     installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
 ) -> Iterator[ModuleProblem]:
-    """Yield the payload's own copies of the subject's files that ran, under whatever name."""
+    """Yield the payload's own copies of the subject's files that were executed, under any name."""
     files = dict.fromkeys(EXECUTED, "")
     for name, module in list(loaded.items()):
         if name in _PROGRAMS:
@@ -195,7 +195,7 @@ def _executed_copies(
 
 
 def _installed_path(installed: InstalledFiles, shown: str) -> str:
-    """Return the installed file that a file of the payload is a copy of by its path, or empty."""
+    """Return the installed file of which a payload file is a copy, by its path; empty if none."""
     parts = shown.split(os.sep)
     if not _TESTS.isdisjoint(parts) or _dotted(parts[-1]) in _BUILT:
         return ""
@@ -210,7 +210,7 @@ def _installed_path(installed: InstalledFiles, shown: str) -> str:
 
 
 def _differ(file: str, other: str, shown: str, path: str) -> bool:
-    """Return whether a copy has other code; beside the usual folders, of the same names."""
+    """Return whether a copy has different code; outside of the usual folders, of shared names."""
     before = shown[: -len(path)].rstrip(os.sep)
     is_usual = os.path.basename(before) in _FOLDERS
     return _code_differs(file, other) and (is_usual or _define_the_same(file, other))
@@ -228,7 +228,7 @@ def _define_the_same(file: str, other: str) -> bool:
 
 
 def _dotted(path: str) -> str:
-    """Return the name that a file below a folder of the path is imported by."""
+    """Return the import name of a file, from its path below a folder of ``sys.path``."""
     return re.sub(r"(/__init__)?\.\w+$", "", path).replace("/", ".")
 
 
@@ -237,8 +237,8 @@ def _namespace_parts(
 ) -> Iterator[ModuleProblem]:
     """Yield the modules that only the payload has in a namespace package of the subject.
 
-    Those of tests, those that stand for an optional dependency, and those below a folder such as
-    ``examples`` are left out. What another distribution installed is not of the payload.
+    Modules of tests, stand-ins for optional dependencies, and modules below a folder such as
+    ``examples`` are left out, and so are modules that another distribution installed.
     """
     namespaces = {above for root in installed.roots for above in _names_above(root)} - {""}
     for name, file in strangers.items():
@@ -264,7 +264,7 @@ def _namespace_parts(
 
 
 def _names_above(name: str) -> Tuple[str, ...]:
-    """Return the names of the packages that a module is in, the outermost first; before, none."""
+    """Return the names of the packages that contain a module, the outermost first."""
     parts = name.split(".")
     return tuple(".".join(parts[:number]) for number in range(len(parts)))
 
@@ -326,9 +326,9 @@ def _strangers(
 
 
 def _imported(source: bytes, package: str) -> Dict[str, bool]:
-    """Return the names that a source in a package imports, other than for type checkers.
+    """Return the names that a source in a package imports, except for type checkers.
 
-    Each with whether some import of it is not in a function, and would end the module's own.
+    The value is whether a failed import of the name would end the module's own import.
     """
     import ast  # noqa: PLC0415 - needed where a name of the payload's is in a source
 
@@ -362,9 +362,9 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
 
 
 def _lines_by_literals(source: bytes) -> Set[int]:
-    """Return the lines of calls that import names which the source makes of its own literals.
+    """Return the lines of import calls whose argument the source builds from its own literals.
 
-    Calls in a ``try`` with a handler are left out: the author allows for what is absent there.
+    Calls in a ``try`` with a handler are left out: the author expects that modules may be missing.
     """
     import ast  # noqa: PLC0415
 
@@ -385,7 +385,7 @@ def _lines_by_literals(source: bytes) -> Set[int]:
 
 
 def _made_of_literals(tree: ast.AST) -> Set[str]:
-    """Return the variables of a source that nothing but its literals gives a value."""
+    """Return the variables of a source that get values from its literals only."""
     bound: Dict[str, List[Optional[ast.AST]]] = {}
     for node in _stored(tree):
         bound.setdefault(node, []).append(None)
@@ -406,7 +406,7 @@ def _made_of_literals(tree: ast.AST) -> Set[str]:
 
 
 def _stored(tree: ast.AST) -> Iterator[str]:
-    """Yield the variables that something binds, deletes or extends, once for each time."""
+    """Yield the name of a variable for each statement that binds, deletes or extends it."""
     import ast  # noqa: PLC0415
 
     for node in ast.walk(tree):
@@ -417,7 +417,7 @@ def _stored(tree: ast.AST) -> Iterator[str]:
 
 
 def _assigned(tree: ast.AST) -> Iterator[Tuple[ast.AST, Optional[ast.AST]]]:
-    """Yield the targets of assignments and loops, with the value or what is iterated over."""
+    """Yield the targets of assignments and loops, each with its value or iterable."""
     import ast  # noqa: PLC0415
 
     for node in ast.walk(tree):
@@ -437,7 +437,7 @@ def _is_made_of(value: ast.AST, known: Set[str]) -> bool:
 
 
 def _other_metadata(installed: InstalledFiles, payload: str) -> Iterator[ModuleProblem]:
-    """Yield metadata of the subject's name in the payload, on the path, that says something else.
+    """Yield metadata in the payload that differs from the installed subject's, under its name.
 
     ``importlib.metadata`` would find it, and with it entry points that the wheel may lack.
     """

@@ -78,7 +78,7 @@ def _go_on(how: str, arguments: List[str]) -> None:
 
 
 def _payload_path() -> List[str]:
-    """Return the entries that come before the environment's, and give PYTHONPATH back."""
+    """Restore PYTHONPATH and return the entries that precede the environment's on the path."""
     given = os.environ.pop("SEATRIAL_PYTHONPATH", "")
     if given:
         os.environ["PYTHONPATH"] = given
@@ -87,7 +87,7 @@ def _payload_path() -> List[str]:
 
 
 def _shadow(before: List[str], safe: List[str]) -> Optional[str]:
-    """Return the payload's file that would be imported instead of a tool's, or None."""
+    """Return the payload's file that would shadow a tool's module, or None."""
     from importlib.machinery import PathFinder  # noqa: PLC0415
 
     for entry in before:

@@ -32,24 +32,24 @@ _DEFINITION = re.compile(
 )
 """Lines that begin a definition, or a branch, which ends the definitions before it."""
 _KEEPERS = ("register", "overload", "fixture", "dispatch")
-"""Decorators that keep the function, or that make none of it."""
+"""Parts of decorator names that keep a reference to the function, such as a registry's."""
 _MISSING = object()
 _ASSERTS = "@pytest_ar"
-"""A name that pytest's rewriting gives to functions with an assertion."""
+"""A name that pytest's assertion rewriting adds to functions with an assertion."""
 
 NamePath = Tuple[str, ...]
 Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
 
 
 class Uncollected(NamedTuple):
-    """A class or function of a module, and what excluded it."""
+    """A class or function that pytest did not collect, and the reason."""
 
     path: NamePath
     why: str
 
 
 def is_alike(name: str) -> bool:
-    """Return whether a file's name looks like that of tests; a conftest is looked into instead."""
+    """Return whether a file's name resembles that of a test file; never for a conftest."""
     lower = name.lower()
     return name != "conftest.py" and any(fnmatch.fnmatch(lower, one) for one in _ALIKE_FILES)
 
@@ -106,7 +106,7 @@ def definitions(text: str) -> Dict[NamePath, int]:
 
 
 def _has_inner_test(text: str) -> bool:
-    """Return whether a test may be defined in another; a plug-in's tests have such in texts."""
+    """Return whether a test may be defined inside another one; tests of plug-ins do not count."""
     return _is_of_suite(text) and any(
         kind == "def" and name.startswith("test") and _is_in_test(outer)
         for outer, kind, name in _scopes(text)
@@ -114,7 +114,7 @@ def _has_inner_test(text: str) -> bool:
 
 
 def _is_of_suite(text: str) -> bool:
-    """Return whether definitions are a suite's own, and not in texts for a plug-in's tests."""
+    """Return whether a source has no texts with tests, as tests of a plug-in do."""
     return not any(word in text for word in ("pytester", "testdir"))
 
 
@@ -123,7 +123,7 @@ def _is_in_test(outer: Sequence[Tuple[int, str, str]]) -> bool:
 
 
 def _scopes(text: str) -> Iterator[Tuple[List[Tuple[int, str, str]], str, str]]:
-    """Yield each definition's kind and name, with the indent, kind and name of those around it."""
+    """Yield each definition's kind and name, with the enclosing ones (indent, kind, name)."""
     outer: List[Tuple[int, str, str]] = []
     for match in _DEFINITION.finditer(text):
         indent, kind, name = len(match.group(1).expandtabs()), match.group(2), match.group(3)
@@ -135,7 +135,7 @@ def _scopes(text: str) -> Iterator[Tuple[List[Tuple[int, str, str]], str, str]]:
 
 
 def is_suspect(module: ModuleType, text: str) -> bool:
-    """Return whether the lines of a module's source give reason to parse it for lost tests."""
+    """Return whether a module's source must be parsed to search it for lost tests."""
     found = definitions(text)
     is_twice = any(number > 1 for number in found.values())
     is_lost = is_twice or any(_spoiled(module, found)) or _has_inner_test(text)
@@ -147,7 +147,7 @@ _NOSE = ("setup", "teardown")
 
 
 def uncalled_methods(owner: type, *, has_nose: bool) -> Iterator[str]:
-    """Yield the methods for setup and teardown that pytest calls in other classes of tests only.
+    """Yield a class's setup and teardown methods that pytest does not call for this kind of class.
 
     Those that the module's source calls are left out.
 
@@ -203,7 +203,7 @@ def _lost_functions(
 def _never_defined(
     module: ModuleType, path: NamePath, block: Sequence[ast.stmt]
 ) -> Iterator[Tuple[NamePath, str]]:
-    """Yield the tests of a branch that are nowhere, as another branch ran."""
+    """Yield the tests of a branch that do not exist, because another branch was executed."""
     for node in block:
         if isinstance(node, _DEFINITIONS) and _is_test(node):
             test = (*path, node.name)
@@ -214,7 +214,7 @@ def _never_defined(
 
 
 def _is_unbound(module: ModuleType, path: NamePath) -> bool:
-    """Return whether the module or the class, which is there, lacks the name."""
+    """Return whether the containing module or class exists and lacks the name."""
     holder = _value_at(module, path[:-1])
     return path[-1] not in getattr(holder, "__dict__", (path[-1],))
 
@@ -238,9 +238,9 @@ def _spoiled(module: ModuleType, paths: Iterable[NamePath]) -> Iterator[Tuple[Na
 
 
 def _uncalled(function: ast.AST) -> Iterator[str]:
-    """Yield the tests within a function, that it neither names nor decorates.
+    """Yield the tests defined in a function that neither uses their names nor decorates them.
 
-    Methods are left out: whoever has the class, a loader or a framework, calls them by their names.
+    Methods are left out: a loader or a framework calls them by their names.
     """
     inner = [*ast.iter_child_nodes(function)]
     for one in inner:  # it grows
@@ -252,7 +252,7 @@ def _uncalled(function: ast.AST) -> Iterator[str]:
 
 
 def _only_asserts(node: ast.AST) -> bool:
-    """Return whether a function has an assertion, and no value for those who ask for it."""
+    """Return whether a function has an assertion and returns or yields no value."""
     found = list(ast.walk(node))
     gives = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in found) or any(
         isinstance(one, ast.Return) and one.value is not None for one in found
@@ -261,12 +261,12 @@ def _only_asserts(node: ast.AST) -> bool:
 
 
 def returns_a_comparison(code: CodeType) -> bool:
-    """Return whether a coroutine function has ``return x == y``: no plug-in looks at its value."""
+    """Return whether a coroutine function has ``return x == y``: no plug-in checks the value."""
     return bool(code.co_flags & inspect.CO_COROUTINE) and _has_pair(code, _COMPARED)
 
 
 def compares_idly(code: CodeType) -> bool:
-    """Return whether a function may have a statement ``x == y``, whose value nothing uses."""
+    """Return whether a function may have a statement ``x == y``, whose value is ignored."""
     return _has_pair(code, _UNUSED)
 
 
@@ -313,9 +313,9 @@ def _parsed(source: bytes) -> ast.AST:
 
 
 def always_true(module: ModuleType, source: bytes) -> Set[str]:
-    """Return the kinds of values that a source asserts though they are always true.
+    """Return the kinds of values that a source asserts although they are always true.
 
-    pytest warns of a tuple in tests alone, and of the others nowhere: a generator expression, a
+    pytest warns of a tuple in test modules only, and never of the others: a generator expression, a
     lambda, or a function of the module by its name.
     """
     found = [one for one in _ASSERT.finditer(source) if _begins_line(source, one.start())]
@@ -330,7 +330,7 @@ def always_true(module: ModuleType, source: bytes) -> Set[str]:
 
 
 _ASSERT = re.compile(rb"assert(?:[ \t]*(?:\((?!\))|lambda\b)|[ \t]+(\w+)[ \t]*(?:[,#\r\n]|\Z))")
-"""Begins with a text that is searched quickly, not with the beginning of a line."""
+"""Pattern that begins with fixed text, for a fast search, and not with the beginning of a line."""
 _FUNCTION = "a function"
 _TRUE = {
     "Tuple": "a tuple",
@@ -367,7 +367,7 @@ def _is_plain_function(value: object) -> bool:
 
 
 def _asserts_one(tree: ast.AST, functions: Set[str]) -> bool:
-    """Return whether one of these functions is asserted, and nothing else is named so."""
+    """Return whether one of these functions is asserted, and no other object has its name."""
     nodes = list(ast.walk(tree)) if functions else []
     bound = {one.arg for one in nodes if isinstance(one, ast.arg)}
     bound |= {
@@ -461,7 +461,7 @@ def _has_tests(value: type) -> bool:
 
 
 def _why_no_test(module: ModuleType, path: NamePath) -> str:
-    """Return why what a name is bound to is no test of the module's; empty if it may be one."""
+    """Return why the value bound to a name is no test of the module; empty if it may be a test."""
     value = _value_at(module, path)
     if value is _MISSING:  # computed by a class, or unbound
         return ""
@@ -490,7 +490,7 @@ _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 def _blocks(
     body: Sequence[ast.stmt], path: NamePath, *, is_branch: bool = False
 ) -> Iterator[Tuple[NamePath, Sequence[ast.stmt], bool]]:
-    """Yield the statements of a module or class, and of each branch in it, with its name."""
+    """Yield each block of a module or class: path, statements, and whether it is a branch."""
     yield path, body, is_branch
     for node in body:
         if isinstance(node, ast.ClassDef):
@@ -504,7 +504,7 @@ def _blocks(
 
 
 def _redefined(block: Sequence[ast.stmt]) -> Iterator[Tuple[Definition, Definition]]:
-    """Yield tests that another of one block replaces, if nothing took the name in between."""
+    """Yield pairs of tests in a block: one, and a later one that replaces it."""
     last: Dict[str, int] = {}
     for number, node in enumerate(block):
         if not isinstance(node, _DEFINITIONS) or not _is_test(node):

@@ -28,7 +28,7 @@ _REDIRECTS = re.compile(rb"\bsys\.(?:path|meta_path|modules)\b")
 
 
 def undeclared(name: str) -> "list[dict[str, str]] | None":
-    """Return the modules that importing a distribution needs and its requirements do not bring.
+    """Return the modules that a distribution imports although its requirements do not install them.
 
     Only imports that no condition, handler or function guards count, and only modules that another
     installed distribution has. A requirement counts as declared if its marker holds here without
@@ -98,8 +98,8 @@ def certain(source: bytes, package: str) -> "list[str]":
     """Return the names that a module imports whenever it is imported.
 
     A call such as ``import_module("name")`` alone, or as the value of a variable, is an import.
-    Those in functions, after a condition and in a `with`, a loop or a `try` that has a handler are
-    left out: what they do where a module is absent is the author's.
+    Imports in functions, after a condition, and in a `with`, a loop or a `try` with a handler are
+    left out: the author handles a missing module.
     """
     found: "list[str]" = []
     try:
@@ -135,7 +135,7 @@ def _is_below(name: str, above: str) -> bool:
 
 
 def _closure(name: str, installed: "dict[str, Distribution]") -> "set[str]":
-    """Return the normal names of a distribution and of all that it requires."""
+    """Return the normal names of a distribution and of all its direct and indirect requirements."""
     waiting: "list[tuple[str, frozenset[str]]]" = [(normal(name), frozenset())]
     for each, extras in waiting:  # it grows
         if each in installed:
@@ -145,7 +145,7 @@ def _closure(name: str, installed: "dict[str, Distribution]") -> "set[str]":
 
 
 def _roots(one: Distribution, needed: Iterable[str]) -> "list[str]":
-    """Return the import names of a distribution that has any of the needed names' first part."""
+    """Return a distribution's import names if it may provide a needed name, else an empty list."""
     record = one.text("RECORD")
     if not record:
         return one.text("top_level.txt").split()
@@ -155,7 +155,7 @@ def _roots(one: Distribution, needed: Iterable[str]) -> "list[str]":
 
 
 def _standard() -> "set[str]":
-    """Return the first parts of the names of Python's own modules."""
+    """Return the first parts of the names of standard library modules."""
     library = os.path.dirname(os.__file__)
     names = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
     return names | {entry.partition(".")[0] for entry in os.listdir(library)}

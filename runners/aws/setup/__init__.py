@@ -1,1 +1,1 @@
-"""A user's AWS account made ready: permissions, the kill switch, and the check of both."""
+"""Sets up a user's AWS account: permissions and the kill switch; checks both."""

@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     parameter: str
     """Parameter of `end` for the id; it takes a list if its name ends with ``s``."""
     left: tuple[str, tuple[str, ...]] | None = None
-    """The filter for what can be ended now."""
+    """The filter for resources that can be ended now."""
 
 
 KINDS = (
@@ -77,7 +77,7 @@ KINDS = (
 
 
 def handler(event: object, context: object) -> dict[str, Any]:
-    """The entry point of AWS Lambda. Raises RuntimeError if something could not be ended."""
+    """Run the kill switch as AWS Lambda. Raises RuntimeError if something could not be ended."""
     done = end_expired(os.environ["SEATRIAL_PROJECT"], time.time())
     print(json.dumps(done))
     if done["failed"]:

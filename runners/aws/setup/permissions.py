@@ -33,7 +33,7 @@ class Statement:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the statement in IAM's format."""
+        """The statement in IAM's format."""
         # The resource cannot be narrower: machines run in any region, and images have other owners.
         allowed = {"Effect": "Allow", "Action": list(self.actions), "Resource": "*"}
         condition = {"Condition": {"StringEquals": dict(self.context)}} if self.context else {}
@@ -97,7 +97,7 @@ def kill_switch(project: str) -> tuple[Statement, ...]:
 
 
 def policy(statements: tuple[Statement, ...]) -> dict[str, Any]:
-    """The policy document."""
+    """Return the policy document."""
     return {"Version": "2012-10-17", "Statement": [one.document for one in statements]}
 
 
@@ -156,7 +156,7 @@ class PermissionCheck:
         self._project = project
 
     def run(self) -> Iterator[AccountCheck]:
-        """One check for each action, and one for the spot role. Raises ProviderError."""
+        """Yield one check for each action, and one for the spot role. Raises ProviderError."""
         who = str(self._account.read("sts", self._region, "get_caller_identity")["Arn"])
         yield AccountCheck(CheckLevel.OK, "identity", who)
         yield from self._actions(who)
@@ -261,7 +261,7 @@ def _check(action: str, decision: str) -> AccountCheck:
 
 
 def _grant(who: str, actions: list[str], project: str) -> str:
-    """The command by which an administrator allows the actions."""
+    """Return the command with which an administrator grants the actions."""
     wanted = [
         Statement(one.sid, one.reason, kept, one.context)
         for one in controller(project)

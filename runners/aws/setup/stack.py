@@ -31,12 +31,12 @@ _UNCHANGED = "No updates are to be performed"
 
 
 def stack_name(project: str) -> str:
-    """One stack for each project of an account."""
+    """Return the name of the project's stack in the account."""
     return f"seatrial-account-{project}"
 
 
 def template(project: str, templates: Path) -> str:
-    """The CloudFormation template, as YAML."""
+    """Return the CloudFormation template, as YAML."""
     environment = Environment(
         loader=FileSystemLoader(templates / "cloud_account"),
         undefined=StrictUndefined,
@@ -60,7 +60,7 @@ class AwsAccountSetup:
     """Implements `orchestrator.domain.cloud_account.AccountSetup`."""
 
     def __init__(self, settings: Mapping[str, str], templates: Path) -> None:
-        """Nothing is asked yet.
+        """Store the settings without a request.
 
         Args:
             settings: ``project``.
@@ -76,7 +76,7 @@ class AwsAccountSetup:
 
     @property
     def _region(self) -> str:
-        """The one that the AWS CLI would use; the kill switch ends machines of all regions."""
+        """The region that the AWS CLI would use; the kill switch ends machines of all regions."""
         return self._account.region() or DEFAULT_REGION
 
     def document(self) -> SetupDocument:
@@ -110,7 +110,7 @@ class AwsAccountSetup:
         yield f"deleted the stack {self._stack} in {self._region}, and all it made"
 
     def check(self) -> Iterator[AccountCheck]:
-        """Each permission, the spot role and the kill switch. Raises ProviderError."""
+        """Yield the check of each permission, of the spot role, and of the kill switch."""
         yield from PermissionCheck(self._account, self._region, self._project).run()
         yield self._check_stack()
 
@@ -186,7 +186,7 @@ class AwsAccountSetup:
         return next(str(one["OutputValue"]) for one in outputs if one["OutputKey"] == key)
 
     def _first_call(self) -> str:
-        """Call the function once: a permission that lacks is seen now, and not in an emergency."""
+        """Call the function once to find missing permissions at setup; return a summary."""
         name = self._output("KillSwitch")
         answer = self._account.create(
             "lambda", self._region, "invoke", what=name, FunctionName=name

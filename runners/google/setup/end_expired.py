@@ -132,7 +132,7 @@ class Project:
 
 
 def _token() -> str:
-    """An access token of the service account that this runs as."""
+    """Return an access token of the service account that runs this program."""
     url = f"http://{_METADATA}/computeMetadata/v1/instance/service-accounts/default/token"
     request = Request(url, headers={"Metadata-Flavor": "Google"})
     with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
@@ -145,7 +145,7 @@ def _reason(error: OSError) -> str:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the timer: 200 where all that is expired was ended, else 500."""
+    """Handles the timer's requests: 200 if everything expired was ended, else 500."""
 
     def do_POST(self) -> None:
         """Delete what has expired; answer with JSON, 500 if something could not be deleted."""

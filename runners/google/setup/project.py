@@ -78,7 +78,7 @@ CONTROLLER = (
 TPU = ("tpu.nodes.create", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.delete")
 """Permissions of `TPU_ROLE` that are checked."""
 ACT_AS = "iam.serviceAccounts.actAs"
-"""On the project's default service account, which every TPU VM is made with."""
+"""Roles for the project's default service account, which every TPU VM runs as."""
 
 
 CODE = Path(__file__).with_name("end_expired.py")
@@ -89,7 +89,7 @@ SCHEDULE = "*/5 * * * *"
 IAM, RUN, TIMER = "iam.googleapis.com", "run.googleapis.com", "cloudscheduler.googleapis.com"
 PROJECTS, USAGE = "cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com"
 _AT_A_TIME = 100
-"""Permissions that one call tests at most."""
+"""Maximum number of permissions that one call tests."""
 
 
 class GoogleAccountSetup:
@@ -155,7 +155,7 @@ class GoogleAccountSetup:
         }
 
     def _timer(self, url: str) -> Json:
-        """The Cloud Scheduler job."""
+        """Return the Cloud Scheduler job."""
         return {
             "name": f"{self._place}/jobs/{self._id}",
             "description": f"Calls the kill switch of {self._project}.",
@@ -298,7 +298,7 @@ class GoogleAccountSetup:
         return f"{'made' if made else 'updated'} the Cloud Scheduler job {self._id}"
 
     def _first_call(self) -> str:
-        """Call it once: a permission that lacks is seen now, and not in an emergency."""
+        """Call the kill switch once to find missing permissions at setup; return a summary."""
         path = f"v1/{self._place}/jobs/{self._id}"
         before = self._rest.get(TIMER, path).get("lastAttemptTime")
         self._rest.call("POST", TIMER, f"{path}:run", {})

@@ -15,8 +15,9 @@ from runners.google.account import GoogleAccount
 from runners.google.responses import AlreadyThereError, NotThereError, create, listed
 
 ENDPOINT = "gcp_account_endpoint"
-"""The setting that leads to an emulation: ``http://host:port``; the API's host becomes the first
-part of the path."""
+"""Setting with the URL of an emulation, ``http://host:port``; the API's host name becomes the first
+part of the path.
+"""
 TIMEOUT_S = 60
 LIMIT_S = 300
 Json = dict[str, Any]
@@ -27,7 +28,7 @@ class _NotYetError(Exception):
 
 
 class Rest:
-    """Calls ``https://HOST/PATH``; raises nothing but ProviderError and the two of `responses`."""
+    """Calls ``https://HOST/PATH``; raises ProviderError and the two errors of `responses`."""
 
     def __init__(self, settings: Mapping[str, str], account: GoogleAccount) -> None:
         self._endpoint = settings.get(ENDPOINT, "")
@@ -35,7 +36,7 @@ class Rest:
         self._session: requests.Session | None = None
 
     def call(self, method: str, host: str, path: str, body: Json | None = None) -> Json:
-        """One call; 404 raises NotThereError, 409 AlreadyThereError."""
+        """Call the API once. Raises NotThereError for 404, AlreadyThereError for 409."""
         base = f"{self._endpoint}/{host}" if self._endpoint else f"https://{host}"
 
         def send() -> Json:
@@ -48,11 +49,11 @@ class Rest:
         return create(f"{method} {host}/{path}", send)
 
     def get(self, host: str, path: str) -> Json:
-        """Something that must be there. Raises ProviderError."""
+        """Read a resource that must exist. Raises ProviderError."""
         return listed(f"GET {host}/{path}", lambda: self.call("GET", host, path))
 
     def find(self, host: str, path: str) -> Json | None:
-        """Something that may not be there."""
+        """Read a resource; None if it does not exist."""
         try:
             return self.call("GET", host, path)
         except NotThereError:
@@ -98,7 +99,7 @@ class Rest:
             create(name, _raise(api.from_grpc_status(code, words)))  # type: ignore[no-untyped-call]
 
     def until(self, what: str, is_true: Callable[[], bool]) -> None:
-        """Poll until it is true. Raises ProviderUnavailableError at the limit."""
+        """Poll until the condition is true. Raises ProviderUnavailableError at the time limit."""
 
         def look() -> None:
             if not is_true():
