@@ -1,4 +1,4 @@
-"""A/A on this computer, by the real path: is a payload ever judged slower than itself?
+"""A/A test on this computer, on the real path: is a payload ever judged slower than itself?
 
 Twenty times the same payload is candidate and baseline; then twenty times the candidate is 10 %
 slower on purpose. The controller, the agent, the pairing and the gate are the real ones.
@@ -20,11 +20,11 @@ from tests.e2e.pairing import Judged, Speed
 ROUNDS = 20
 SLOWER = 0.1
 MOST = 160
-"""Pairs: enough for a computer that does other work too."""
+"""Number of pairs: enough for a computer that does other work as well."""
 
 
 def judged(speed: Speed, slower: float, number: int) -> Judged:
-    """Judge once; a line each, because this takes minutes."""
+    """Judge one run and print a line, because a run takes minutes."""
     one = speed.judge(slower)
     print(
         f"{slower:.0%} slower, {number:2}: {one.decision:12} {one.pairs:3} pairs, "
@@ -37,7 +37,7 @@ def judged(speed: Speed, slower: float, number: int) -> Judged:
 
 
 def told(found: Sequence[Judged]) -> str:
-    """A series in one line."""
+    """Return the results of a series as one line."""
     counts = ", ".join(
         f"{n} {word}" for word, n in sorted(Counter(o.decision for o in found).items())
     )
@@ -50,7 +50,7 @@ def told(found: Sequence[Judged]) -> str:
 
 
 def main() -> int:
-    """Exit with 1 where a floor is missed."""
+    """Run both series; return 1 if a floor is missed."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -32,64 +32,64 @@ Make = Callable[[torch.device, int], Callable[[], Tensor]]
 
 
 def product(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Of two square matrices of 32 to 160."""
+    """Return a product of two square matrices of 32 to 160."""
     x = torch.randn(2, 32 * size, 32 * size, device=device)
     return lambda: x[0] @ x[1]
 
 
 def softmax(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Rows of 1000."""
+    """Return a softmax over rows of 1000."""
     x = torch.randn(32 * size, 1000, device=device)
     return lambda: x.softmax(dim=-1)
 
 
 def norm(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """LayerNorm of rows of 512."""
+    """Return a LayerNorm of rows of 512."""
     x = torch.randn(64 * size, 512, device=device)
     return lambda: F.layer_norm(x, (512,))
 
 
 def perceptron(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """128-256-10 with GELU."""
+    """Return a perceptron 128-256-10 with GELU."""
     model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.Linear(256, 10)).to(device)
     x = torch.randn(16 * size, 128, device=device)
     return lambda: model(x)
 
 
 def convolution(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """3 x 3, 8 channels to 16."""
+    """Return a convolution 3 x 3 from 8 to 16 channels."""
     layer = nn.Conv2d(8, 16, 3).to(device)
     x = torch.randn(size, 8, 32, 32, device=device)
     return lambda: layer(x)
 
 
 def attention(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Causal, four heads of 32."""
+    """Return causal attention with four heads of 32."""
     q, k, v = torch.randn(3, 1, 4, 32 * size, 32, device=device)
     return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def sort(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Rows of 500."""
+    """Return a sort of rows of 500."""
     x = torch.randn(4 * size, 500, device=device)
     return lambda: x.sort(dim=-1).values
 
 
 def gather(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Rows of a table of 4000 x 64."""
+    """Return a gather of rows of a table of 4000 x 64."""
     table = torch.randn(4000, 64, device=device)
     rows = torch.randint(0, 4000, (500 * size,), device=device)
     return lambda: table[rows]
 
 
 def transposed_copy(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """Of a square matrix."""
+    """Return a copy of a transposed square matrix."""
     x = torch.randn(128 * size, 128 * size, device=device)
     return lambda: x.T + 0  # a copy in the other order
 
 
 def elementwise(device: torch.device, size: int) -> Callable[[], Tensor]:
-    """A chain of three operations."""
+    """Return a chain of three elementwise operations."""
     x = torch.randn(40_000 * size, device=device)
     return lambda: F.relu(x * 1.5 + 2)
 
@@ -110,7 +110,7 @@ SMALL: tuple[Make, ...] = (product, softmax, norm, gather)  # some ten microseco
 
 
 def same_twice(device: torch.device, count: int) -> Iterator[Benchmark]:
-    """`count` benchmarks of a work against itself, each work in growing sizes."""
+    """Yield `count` benchmarks of a work against itself, each work in growing sizes."""
     for number in range(count):
         make, size = WORKS[number % len(WORKS)], 1 + number // len(WORKS)
         work = make(device, size)
@@ -120,7 +120,7 @@ def same_twice(device: torch.device, count: int) -> Iterator[Benchmark]:
 
 
 def slowed(device: torch.device, number: int) -> Benchmark:
-    """The `number`-th try: the subject does 21 units of the work where the baseline does 20."""
+    """Return try `number`: the subject does 21 units of work, the baseline 20."""
     make = SMALL[number % len(SMALL)]
     work = make(device, 1)
 
@@ -139,14 +139,14 @@ def slowed(device: torch.device, number: int) -> Benchmark:
 
 
 def show(outcome: Outcome, word: str) -> None:
-    """One line."""
+    """Print one line."""
     ratio = outcome.ratio(SURE)
     sure = f"{ratio.confidence:.1%} of {ratio.quads} quads"
     print(f"  {outcome.benchmark.name:<34} {ratio}  {sure:<20} {word}", flush=True)
 
 
 def outside(device: torch.device, count: int, budget_s: float) -> int:
-    """How many of `count` works differ from themselves."""
+    """Return how many of `count` works are reported to differ from themselves."""
     missed = 0
     for benchmark in same_twice(device, count):
         outcome = run_benchmark(
@@ -163,7 +163,7 @@ def outside(device: torch.device, count: int, budget_s: float) -> int:
 
 
 def found(device: torch.device, tries: int, budget_s: float) -> int:
-    """In how many tries the planted slow-down was seen."""
+    """Return in how many tries the planted slow-down was found."""
     seen = 0
     for number in range(tries):
         outcome = run_benchmark(
@@ -183,7 +183,7 @@ def found(device: torch.device, tries: int, budget_s: float) -> int:
 
 @torch.inference_mode()
 def main(arguments: list[str] | None = None) -> int:
-    """0 if the core is fair and sees what was planted."""
+    """Run both parts; return 0 if the core is fair and finds the slow-down."""
     parser = argparse.ArgumentParser(
         description="Each work against itself, and a planted slow-down"
     )

@@ -1,4 +1,4 @@
-"""What evidence costs a process of pytest: CPU time, in turns with plain pytest.
+"""CPU time that evidence costs a process of pytest, in turns with plain pytest.
 
 A run is started with Jinja as its subject, and its conftest waits. Meanwhile the very process of
 pytest that the agent started is started again, with its environment and its arguments, and in turns
@@ -76,7 +76,7 @@ def matrix(folder: Path) -> Path:
 
 
 def cpu(argv: list[str], env: dict[str, str], cwd: str) -> float:
-    """CPU milliseconds of a process and of its children."""
+    """Return the CPU milliseconds of a process and of its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(argv, env=env, cwd=cwd, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -84,7 +84,7 @@ def cpu(argv: list[str], env: dict[str, str], cwd: str) -> float:
 
 
 def measured(started: Path) -> list[tuple[float, float]]:
-    """CPU milliseconds of plain pytest and with evidence, in turns; the first pair warms up."""
+    """Return CPU milliseconds without and with evidence, in turns; the first pair warms up."""
     seen = json.loads(started.read_text())
     argv, env, cwd = seen["argv"], seen["env"], seen["cwd"]
     Path(cwd, "conftest.py").write_text("")

@@ -26,7 +26,7 @@ TESTS = 10_000
 KINDS = 200
 ISSUES = 50
 GOAL_S = 2.0
-"""For telling the run."""
+"""Goal for evaluating the run, in seconds."""
 TRACE = """\
 tests/test_{kind}.py:{line}: in test_{number}
     engine = Engine(config)
@@ -36,14 +36,14 @@ E   ValueError: cannot build <library.Engine object at 0x7f{number:06x}> of kind
 
 
 def longrepr(number: int) -> str:
-    """A traceback of one of the kinds."""
+    """Return a traceback of one of the kinds of failures."""
     kind = number % KINDS
     letters = chr(97 + kind % 26) + chr(97 + kind // 26)
     return TRACE.format(kind=kind, line=number % 90 + 1, number=number, letters=letters)
 
 
 def store(database: Database, run_id: str) -> None:
-    """A run of one cell with all the tests."""
+    """Store a run of one cell with all the tests."""
     stores = database.stores
     agent = Agent(stores, attempt(stores, create(stores, run_id, platforms=1)[0]))
     for begin in range(0, TESTS, 2_000):
@@ -58,7 +58,7 @@ def store(database: Database, run_id: str) -> None:
 
 
 def add_issues(database: Database) -> None:
-    """Known issues, of which some fit."""
+    """Add known issues, some of which match."""
     for number in range(ISSUES):
         issue = KnownIssue(
             id="",
@@ -73,7 +73,7 @@ def add_issues(database: Database) -> None:
 
 
 def regroup(database: Database) -> None:
-    """Sign everything anew."""
+    """Compute all signatures again."""
     with database.sessions.write() as session:
         session.execute(text("UPDATE test_result SET signature = NULL"))
     while database.stores.failures.regroup(limit=1_000):
@@ -81,7 +81,7 @@ def regroup(database: Database) -> None:
 
 
 def measure(database: Database, runs: int) -> tuple[float, float]:
-    """Seconds for telling one run, and for gathering many."""
+    """Return the seconds for evaluating one run, and for grouping the failures of many."""
     add_issues(database)
     storing = median_of(lambda: store(database, "run-0"), 1)
     for number in range(1, runs):

@@ -42,17 +42,17 @@ PRINTED_LINES = 4
 BULKY_LINES = 20
 BULKY = "{line} of {number}: " + "0123456789abcdef " * 16
 FLOOR_S = 20.0
-"""For any one step with ten thousand tests."""
+"""Limit for each step with ten thousand tests, in seconds."""
 GOAL_S = 5.0
 FLOOR_MIB = 400
-"""What a process may grow by while it takes in a long log."""
+"""Maximum growth of a process's memory while it ingests a long log, in MiB."""
 GOAL_MIB = 200
 ROUNDS = 3
 
 
 @dataclass
 class Steps:
-    """Seconds of each step, and what they are set against."""
+    """Seconds of each step, and of its baseline."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     baselines: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ FORMATS = {
 
 @contextmanager
 def opened(home: Path, url: str | None = None) -> Iterator[Context]:
-    """What a controller's operations are given, with a home of its own."""
+    """Yield the context of a controller's operations, with a home of its own."""
     prepare_home(home)
     settings = Settings.model_validate({"home": home, "database_url": url})
     parts = build(settings, runs_cells=False)
@@ -118,7 +118,7 @@ def take_in(context: Context, path: Path, version: str) -> str:
 
 
 def ten_thousand(folder: Path, url: str | None = None) -> Steps:
-    """Take in each format, gather, render and export."""
+    """Ingest each format, group, render and export; return the times."""
     steps = Steps()
     with opened(folder / "home", url) as context:
         runs = [ingested(context, steps, folder, name) for name in FORMATS]
@@ -142,7 +142,7 @@ def ten_thousand(folder: Path, url: str | None = None) -> Steps:
 
 
 def ingested(context: Context, steps: Steps, folder: Path, name: str) -> str:
-    """Take one format in, each time as another version; returns the last run."""
+    """Ingest one format several times, each time as another version; return the last run's id."""
     write, read, baseline = FORMATS[name]
     path = folder / name
     write(path, MANY)
@@ -160,7 +160,7 @@ def written_plainly(evidence: Evidence) -> None:
 
 
 def written(context: Context, steps: Steps, evidence: Evidence) -> None:
-    """Render and export everything there is."""
+    """Render every report and export every format."""
     for kind in context.report_kinds():
         for form in ("md", "html", "json"):
             steps.time(
@@ -172,7 +172,7 @@ def written(context: Context, steps: Steps, evidence: Evidence) -> None:
 
 
 def by_hand(folder: Path) -> Steps:
-    """The same as a person does it."""
+    """Perform the same steps through the command line and a controller."""
     steps = Steps()
     with a_home(folder / "cli") as home:
         home.seatrial("runs")
@@ -208,7 +208,7 @@ def done(home: Home, *words: str) -> str:
 
 
 def peak_mib(pid: int) -> int:
-    """The most memory that a process ever had."""
+    """Return the peak memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) // 1024
@@ -216,14 +216,14 @@ def peak_mib(pid: int) -> int:
 
 
 def in_child(path: Path, home: Path) -> dict[str, float]:
-    """Take a log in, in a process of its own; what it says of itself."""
+    """Ingest a log in a child process; return the figures that it prints."""
     words = [sys.executable, "-m", "benchmarks.foreign_results", "--child", str(path), str(home)]
     said: dict[str, float] = json.loads(subprocess.run(words, check=True, stdout=-1).stdout)
     return said
 
 
 def child(path: Path, home: Path) -> None:
-    """Print the seconds, how far memory grew, and the tests that were found."""
+    """Ingest a log; print the seconds, the growth of memory, and the number of tests."""
     with opened(home) as context:
         before = peak_mib(os.getpid())  # what the resource module tells is its parent's
         begun = time.perf_counter()
@@ -237,7 +237,7 @@ def child(path: Path, home: Path) -> None:
 
 
 def long_log(folder: Path, *, printed: int, of: str) -> float:
-    """Take in a long log; returns how far memory grew, in MiB."""
+    """Ingest a long log; return the growth of memory in MiB."""
     path = folder / "long.txt"
     lines = write_text(path, LONG, printed=printed, of=of)
     size = path.stat().st_size / 2**20
@@ -267,7 +267,7 @@ def with_postgres(folder: Path) -> Steps | None:
 
 
 def measured(folder: Path, *, gigabyte: bool) -> int:
-    """Everything; 1 where a floor is missed."""
+    """Run all measurements; return 1 if a floor is missed."""
     (folder / "postgres").mkdir()
     tried = {"sqlite": ten_thousand(folder)}
     print(f"sqlite: {MANY.tests:,} tests, {MANY.failed} failed in {KINDS} ways:")
@@ -295,7 +295,7 @@ def measured(folder: Path, *, gigabyte: bool) -> int:
 
 
 def main() -> int:
-    """Measure; 1 when a step or the memory misses its floor."""
+    """Measure; return 1 if a step or the memory misses its floor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabyte", action="store_true", help="take in a log of 1 GB as well")
     parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)

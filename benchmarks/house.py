@@ -23,7 +23,7 @@ ALIKE = 0.7
 
 
 def sources() -> dict[str, Path]:
-    """Every module of the product by its dotted name."""
+    """Return every module of the product by its dotted name."""
     found = {}
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -33,7 +33,7 @@ def sources() -> dict[str, Path]:
 
 
 def records(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each record class's name, with the names of its fields."""
+    """Yield each record class's name, with the names of its fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             fields = frozenset(
@@ -48,7 +48,7 @@ def records(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def groups_alike(found: list[frozenset[str]]) -> list[list[int]]:
-    """The places of the classes of each group in which every class looks like another."""
+    """Return groups of positions of record classes that all look alike."""
     group = list(range(len(found)))
 
     def head(index: int) -> int:
@@ -67,7 +67,7 @@ def groups_alike(found: list[frozenset[str]]) -> list[list[int]]:
 
 
 def imports(module: str, path: Path, tree: ast.Module, known: set[str]) -> set[str]:
-    """The modules of the product that one imports when it is loaded."""
+    """Return the product's modules that a module imports when it is loaded."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
     for node in tree.body:

@@ -1,4 +1,4 @@
-"""How many tests a second the store takes in, on SQLite and on Postgres.
+"""Number of tests per second that the store takes in, on SQLite and on Postgres.
 
 Each test is one final fact with the bytes of its three reports; a batch is one `append`. The
 second figure includes reading and folding those reports. Run it as `python -m benchmarks.ingest`.
@@ -27,7 +27,7 @@ GOAL_PER_S = 20_000
 
 
 def batch(round_: int, number: int, tests: int, *, new_names: bool) -> bytes:
-    """The reports of so many tests, one in twenty of them failed."""
+    """Return the reports of `tests` tests, one in twenty of them failed."""
     lines, seq = [], number * tests * 3
     for index in range(number * tests, (number + 1) * tests):
         name = f"suites/test_{index % 40}.py::TestThing::test_case[{index}-cuda-float16]"
@@ -47,7 +47,7 @@ def batch(round_: int, number: int, tests: int, *, new_names: bool) -> bytes:
 def measure(
     database: Database, args: argparse.Namespace, *, new_names: bool
 ) -> Iterator[tuple[float, float]]:
-    """Tests a second of each round: storing alone, and with reading and folding."""
+    """Yield tests per second of each round: stored only, and with reading and folding."""
     stores = database.stores
     for round_ in range(args.rounds):
         run_id = f"run-{new_names}-{round_}"
@@ -69,7 +69,7 @@ def measure(
 
 
 def told(name: str, database: Database, args: argparse.Namespace) -> tuple[float, float]:
-    """Print one database's figures; returns the medians for tests that were seen before."""
+    """Print one database's figures; return the medians for known tests."""
     medians = (0.0, 0.0)
     for new_names in (True, False):
         rounds = list(measure(database, args, new_names=new_names))
@@ -86,7 +86,7 @@ def told(name: str, database: Database, args: argparse.Namespace) -> tuple[float
 
 
 def with_sqlite(work: Callable[[Database], tuple[float, float]]) -> tuple[float, float]:
-    """Do it with a new file."""
+    """Measure with a new SQLite file."""
     with tempfile.TemporaryDirectory() as folder:
         database = open_database(f"sqlite:///{Path(folder) / 'app.db'}", migrate=True)
         try:
@@ -96,7 +96,7 @@ def with_sqlite(work: Callable[[Database], tuple[float, float]]) -> tuple[float,
 
 
 def with_postgres(work: Callable[[Database], tuple[float, float]]) -> tuple[float, float]:
-    """Do it with a server of our own, which syncs as a real one does."""
+    """Measure with a Postgres server of its own, which syncs as in production."""
     server = start_postgres(fast=False)
     try:
         database = open_database(server.create("ingest"), migrate=True)
@@ -109,7 +109,7 @@ def with_postgres(work: Callable[[Database], tuple[float, float]]) -> tuple[floa
 
 
 def main() -> int:
-    """Measure both; 1 when Postgres stays below the floor."""
+    """Measure both; return 1 if Postgres is below the floor."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--batches", type=int, default=10)

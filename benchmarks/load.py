@@ -38,17 +38,17 @@ from tests.postgres import start_postgres
 from tests.ssh_hosts import SshHost
 
 TIMES = 100
-"""Requests of each route that its CPU time is the mean of."""
+"""Number of requests of each route for the mean of its CPU time."""
 RATE = 100
-"""Requests a second."""
+"""Requests per second."""
 SECONDS = 60
 CONDITIONAL = 0.6
-"""Part of the requests that send the last ETag of their address."""
+"""Share of the requests that send the last ETag of their address."""
 CLIENTS = 25
-"""Pools of connections; one pool of hundreds costs this process more than the controller."""
+"""Number of connection pools; one pool of hundreds costs this process more than the controller."""
 STREAMS = 500
 LIMITS = {"http_requests_a_minute": "100000", "http_connections": "1024"}
-"""All requests have one token here."""
+"""Raised limits of the controller, because all requests have one token."""
 SUITE = """import time, pytest
 
 @pytest.mark.parametrize("n", range({tests}))
@@ -96,7 +96,7 @@ def begin_run(home: Home, host: SshHost, folder: Path, seconds: int) -> str:
 
 
 def addresses(client: httpx.Client) -> dict[str, tuple[str, ...]]:
-    """What people and their tools ask for, by kind: REST's reads and pages."""
+    """Return realistic addresses by kind: REST's reads and pages."""
     runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]][:8]
     cells = [
         f"{run}/cells/{cell['platform']['id']}"
@@ -116,13 +116,13 @@ def addresses(client: httpx.Client) -> dict[str, tuple[str, ...]]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process's living threads."""
+    """Return the CPU seconds of a process's living threads."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def reads(client: httpx.Client, pid: int, path: str, *, conditional: bool = False) -> str:
-    """Milliseconds of the controller's CPU time for a read, or for a 304; a dash without one."""
+    """Return the controller's CPU milliseconds for a read, or for a 304; a dash without one."""
     tag, costs = client.get(path).headers.get("ETag", ""), []
     for _ in range(TIMES):
         began = cpu_s(pid)
@@ -144,7 +144,7 @@ def idle_reads(client: httpx.Client, pid: int, kinds: dict[str, tuple[str, ...]]
 
 @dataclass
 class Load:
-    """What a mixed minute came to."""
+    """Results of a mixed minute."""
 
     seconds: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
@@ -165,7 +165,7 @@ class Load:
 
 
 async def mixed_minute(home: Home, token: str, kinds: dict[str, tuple[str, ...]]) -> Load:
-    """Ask `RATE` times a second: of 10 requests 7 are REST's, 3 are pages; metrics as a scraper."""
+    """Send `RATE` requests per second: 7 of 10 REST's, 3 pages; metrics like a scraper."""
     load, chance = Load(), random.Random(1)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         clients = [await stack.enter_async_context(opened(home, token)) for _ in range(CLIENTS)]

@@ -29,14 +29,14 @@ Run = Callable[[Sequence[SshHost], Path, str, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Another tool: its program, and how it does the work."""
+    """Another tool: its program, and a function that does the work with it."""
 
     program: str
     run: Run
 
 
 def loop(hosts: Sequence[SshHost], payload: Path, command: str, _tools: Path) -> None:
-    """Do it by paramiko, a thread for each host."""
+    """Do the work with paramiko, with a thread for each host."""
     words = [sys.executable, "-m", "benchmarks.other_tools", str(payload), command]
     for host in hosts:
         key = host.host_key().split()[1]
@@ -45,7 +45,7 @@ def loop(hosts: Sequence[SshHost], payload: Path, command: str, _tools: Path) ->
 
 
 def _folder(host: SshHost) -> str:
-    """A new folder on the host, which all hosts of this computer do not share."""
+    """Return a new folder on the host, which the other hosts of this computer do not use."""
     return f"{host.home}/{uuid.uuid4().hex}"
 
 
@@ -61,7 +61,7 @@ def _archive(payload: Path) -> bytes:
 
 
 def _script(folder: str, command: str) -> str:
-    """Shell commands that unpack `folder`.tar and run the command in it."""
+    """Return shell commands that unpack `folder`.tar and run the command in it."""
     return (
         f"mkdir {folder} && tar -xf {folder}.tar -C {folder} && cd {folder}/payload && "
         f"{command} > ../out.txt 2>&1"
@@ -96,7 +96,7 @@ def _main(payload: str, command: str, *ways: str) -> None:
 
 
 def _ssh_config(hosts: Sequence[SshHost], folder: Path) -> Path:
-    """A configuration of OpenSSH that knows every host by its name, and its key."""
+    """Write a configuration of OpenSSH with every host's name and key; return its path."""
     known = "".join(f"[{LOOPBACK}]:{host.port} {host.host_key()}\n" for host in hosts)
     (folder / "known_hosts").write_text(known)
     rows = (
@@ -225,7 +225,7 @@ OTHERS = {
     "Ansible": Tool("ansible-playbook", _ansible),
     "ReFrame": Tool("reframe", _reframe),
 }
-"""The other tools, by the name that the table has."""
+"""The other tools, by their names in the table."""
 
 if __name__ == "__main__":
     _main(*sys.argv[1:])

@@ -33,7 +33,7 @@ command = ["{python}", "-c", "print('nothing')"]
 
 
 def by_hand(host: SshHost, payload: Path, scratch: Path) -> float:
-    """Seconds for the same by scp and ssh."""
+    """Return the seconds of the work by scp and ssh."""
     options = [
         *("-i", str(host.keys_dir / f"{host.name}_key"), "-o", "IdentitiesOnly=yes"),
         *("-o", f"UserKnownHostsFile={scratch / 'known_hosts'}", "-o", "BatchMode=yes"),
@@ -54,7 +54,7 @@ def by_hand(host: SshHost, payload: Path, scratch: Path) -> float:
 
 
 def by_seatrial(home: Home, host: SshHost, file: Path) -> tuple[float, dict[str, float]]:
-    """Seconds from launch to the end of the run, and in each state."""
+    """Return the seconds from launch to the end of the run, and the seconds in each state."""
     shutil.rmtree(host.home / ".seatrial", ignore_errors=True)
     began = time.perf_counter()
     home.seatrial("run", str(file))

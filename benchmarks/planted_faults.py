@@ -25,12 +25,12 @@ from tests.integration.wheel_making import wheel_bytes
 from tests.ssh_hosts import SshHost, sshd_missing
 
 CHANCES = (0.2, 0.35, 0.5, 0.6)
-"""How often the flaky tests fail."""
+"""Probability that a flaky test fails."""
 FLAKY_MORE = 3
-"""So many times more flaky tests are planted: most of them pass at first."""
+"""Factor of the planted flaky tests: most of them pass at first."""
 FLOOR = 0.95
 STEPS = 7
-"""For a commit among 64."""
+"""Maximum number of runs to find a commit among 64."""
 MANIFEST = """schema = 1
 name = "planted"
 version = "1"
@@ -77,7 +77,7 @@ def test_machine_{n}():
 
 @dataclass
 class Score:
-    """What was planted, and who was blamed."""
+    """The planted faults, and what each was attributed to."""
 
     blamed: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -151,14 +151,14 @@ def run(home: Home, *words: str) -> dict:
 
 
 def blamed(home: Home, run_id: str, cell: str) -> Iterator[tuple[str, str]]:
-    """The planted kind and the answer of every failing test."""
+    """Yield the planted kind and the attribution of every failing test."""
     for found in home.get(f"/runs/{run_id}/cells/{cell}/retests")["attributions"]:
         kind = found["nodeid"].rpartition("::test_")[2].rpartition("_")[0]
         yield kind, found["answer"]
 
 
 def mixed_round(folder: Path, score: Score, *, each: int, number: int) -> None:
-    """Faults of the subject, of packages and of tests, in one red run after a green one."""
+    """Plant faults of the subject, of packages and of tests, in a red run after a green one."""
     site = Site(folder)
     site.wheel("widget", "0.9")
     parts = [f"part{n}" for n in range(each)]
@@ -182,7 +182,7 @@ def mixed_round(folder: Path, score: Score, *, each: int, number: int) -> None:
 
 
 def machine_round(folder: Path, score: Score, *, each: int) -> None:
-    """A host that computes wrong, in a pool of two."""
+    """Plant a host that computes wrong, in a pool of two."""
     with contextlib.ExitStack() as stack:
         hosts = [SshHost(folder / "hosts", name=name) for name in ("red", "blue")]
         rows = []
@@ -212,7 +212,7 @@ def machine_round(folder: Path, score: Score, *, each: int) -> None:
 
 
 def repository(folder: Path, *, commits: int, broken: int) -> list[str]:
-    """A library whose commit number `broken` breaks it; its commits, the first good one first."""
+    """Create a library that commit `broken` breaks; return its commits, the oldest first."""
 
     def git(*words: str) -> str:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -251,7 +251,7 @@ jobs:
 
 
 def bisect_round(folder: Path, *, commits: int = 64, broken: int = 41) -> dict:
-    """Find a planted commit, on one machine; the answer of `gate bisect --json`."""
+    """Find a planted commit on one machine; return the output of `gate bisect --json`."""
     site = Site(folder)
     made = repository(folder / "source", commits=commits, broken=broken)
     site.payload("def test_add():\n    assert widget.add(2, 2) == 4\ndef test_fine():\n    pass\n")

@@ -75,7 +75,7 @@ Way = Callable[[SshHost, Payload, Path], None]
 
 
 def ours(host: SshHost, payload: Payload, target: Path) -> None:
-    """As the controller does it: a new connection, then `ShellWorkspace.put_archive`."""
+    """Ship as the controller does: a new connection, then `ShellWorkspace.put_archive`."""
     shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
     workspace = ShellWorkspace(shell, base=str(target))
     assert workspace.put_archive("payloads", payload.digest, lambda: _chunks(payload.archive))
@@ -83,7 +83,7 @@ def ours(host: SshHost, payload: Payload, target: Path) -> None:
 
 
 def scp(host: SshHost, payload: Payload, target: Path) -> None:
-    """``scp -r -p`` of the folder's content."""
+    """Ship the folder's content with ``scp -r -p``."""
     target.mkdir()
     options = ["-q", "-r", "-p", "-P", str(host.port), *_options(host)]
     where = f"{host.user}@127.0.0.1:{target}/there"
@@ -91,7 +91,7 @@ def scp(host: SshHost, payload: Payload, target: Path) -> None:
 
 
 def rsync(host: SshHost, payload: Payload, target: Path) -> None:
-    """``rsync -a --whole-file`` of the folder's content."""
+    """Ship the folder's content with ``rsync -a --whole-file``."""
     target.mkdir()
     transport = " ".join(["ssh", "-p", str(host.port), *_options(host)])
     where = f"{host.user}@127.0.0.1:{target}/there/"
@@ -116,7 +116,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def make_payloads(root: Path) -> tuple[Payload, ...]:
-    """The two payloads, with contents that do not compress."""
+    """Return the two payloads, with contents that do not compress."""
     one = root / "file"
     one.mkdir(parents=True)
     (one / "weights.bin").write_bytes(os.urandom(FILE_BYTES))
@@ -137,7 +137,7 @@ def _payload(name: str, folder: Path) -> Payload:
 
 
 def measure(host: SshHost, payload: Payload, rounds: int) -> dict[str, list[float]]:
-    """Seconds of every way in every counted round."""
+    """Return the seconds of each way, by counted round."""
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     names = list(WAYS)
     for number in range(rounds + 1):
@@ -162,7 +162,7 @@ def _once(host: SshHost, payload: Payload, way: Way) -> float:
 
 
 def ratio(seconds: Mapping[str, list[float]]) -> float:
-    """Speed of ours over that of the faster of the others: medians of the rounds' own ratios."""
+    """Return the median over the rounds of our speed over that of the faster other way."""
     mine = seconds["seatrial"]
     return min(
         statistics.median(theirs / our for theirs, our in zip(seconds[name], mine, strict=True))
@@ -172,7 +172,7 @@ def ratio(seconds: Mapping[str, list[float]]) -> float:
 
 
 def interval(seconds: Mapping[str, list[float]]) -> tuple[float, float]:
-    """The 5 % and 95 % points of the ratio when whole rounds are drawn anew."""
+    """Return the 5 % and 95 % points of the ratio, by bootstrap over whole rounds."""
     draw = random.Random(1)
     rounds = range(len(seconds["seatrial"]))
     found = []
@@ -184,7 +184,7 @@ def interval(seconds: Mapping[str, list[float]]) -> tuple[float, float]:
 
 
 def report(payload: Payload, seconds: Mapping[str, list[float]]) -> tuple[float, float]:
-    """Print the figures of one payload; answers with the ratio and its lower end."""
+    """Print the figures of one payload; return the ratio and its lower end."""
     print(f"\n{payload.name}: {payload.size_bytes / 1e6:.1f} MB")
     for name, taken_s in seconds.items():
         median_s = statistics.median(taken_s)
@@ -199,14 +199,14 @@ def report(payload: Payload, seconds: Mapping[str, list[float]]) -> tuple[float,
 
 
 def _memory() -> Path | None:
-    """A folder in memory with room for both ends, or None for the usual temporary folder."""
+    """Return a folder in memory with room for both ends, or None for the temporary folder."""
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
         return MEMORY
     return None
 
 
 def main() -> int:
-    """Run the benchmark; answers with the exit code."""
+    """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=Path, default=_memory(), help="where both ends lie")
     parser.add_argument("--rounds", type=int, default=11, help="counted rounds (at least 5)")

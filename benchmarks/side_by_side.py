@@ -57,16 +57,16 @@ class Spent:
 
     wall_s: float
     control_s: float
-    """CPU of the controlling side."""
+    """CPU seconds of the controlling side."""
     hosts_s: float
-    """CPU of all hosts together."""
+    """CPU seconds of all hosts together."""
 
 
 PYTEST = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
 
 def make_interpreter(folder: Path) -> Path:
-    """An environment with pytest alone, which every tool's job runs in."""
+    """Return an environment with pytest only, which the jobs of all tools run in."""
     venv.create(folder, symlinks=True)
     [packages] = folder.glob("lib/python3*/site-packages")
     for name in PYTEST:
@@ -78,7 +78,7 @@ def make_interpreter(folder: Path) -> Path:
 
 
 def make_payload(folder: Path, python: Path, *, tests: int) -> Path:
-    """A folder with a job, and with bytes that no host has seen."""
+    """Return a folder with a job, and with bytes that no host has."""
     folder.mkdir()
     job = SUITE if tests else COMMAND
     (folder / "payload.toml").write_text(MANIFEST.replace("{python}", str(python)) + job)
@@ -90,31 +90,31 @@ def make_payload(folder: Path, python: Path, *, tests: int) -> Path:
 
 
 def job_command(python: Path, *, tests: int) -> str:
-    """What the tools other than Seatrial run in the payload's folder."""
+    """Return the command that tools other than Seatrial run in the payload's folder."""
     if tests:
         return f"{python} -m pytest -q test_suite.py"
     return f"{python} -c \"print('done')\""
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of those of its children that ended."""
+    """Return the CPU seconds of a process and of its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) * TICK_S
 
 
 def cpu_of_hosts(hosts: list[SshHost]) -> float:
-    """CPU seconds of everything that ran or runs on the hosts."""
+    """Return the CPU seconds of all processes that ran or run on the hosts."""
     return sum(cpu_of(pid) for host in hosts for pid in host.processes())
 
 
 def cpu_of_children() -> float:
-    """CPU seconds of the commands that this process waited for."""
+    """Return the CPU seconds of the commands that this process waited for."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
 
 class Bench:
-    """The hosts, the running controller, and one way to run each tool."""
+    """The hosts, the running controller, and a way to run each tool."""
 
     def __init__(
         self, scratch: Path, hosts: list[SshHost], home: Home, controller: int, tests: int
@@ -147,7 +147,7 @@ class Bench:
         return Spent(wall, spent, cpu_of_hosts(self.hosts) - hosts)
 
     def _by_seatrial(self, payload: Path) -> None:
-        """One run over all hosts."""
+        """Launch one run over all hosts."""
         file = self.scratch / "matrix.yaml"
         rows = "".join(map(platform, self.hosts))
         file.write_text(
@@ -160,14 +160,14 @@ class Bench:
 
 
 def settle(hosts: list[SshHost]) -> None:
-    """Wait until nothing but the servers runs on the hosts, so that its time is counted."""
+    """Wait until only the servers run on the hosts, so that all CPU time is counted."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and any(len(host.processes()) > 2 for host in hosts):
         time.sleep(0.05)
 
 
 def table(measured: dict[str, list[Spent]], hosts: int) -> str:
-    """The medians, as a Markdown table; ratios are those of wall times to the loop's."""
+    """Return the medians as a Markdown table; ratios are of wall times to the loop's."""
     lines = [
         "| tool | wall, s | to the loop | CPU of control per host, s | CPU of a host, s |",
         "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""How long the pages take over a full database, on Postgres and on SQLite.
+"""Measure how long the pages take over a full database, on Postgres and on SQLite.
 
 Run it as `python -m benchmarks.dashboard --size large`, or over databases that are filled already:
 `python -m benchmarks.dashboard --url postgresql://... --home FOLDER`.
@@ -35,37 +35,37 @@ from orchestrator.domain.caller_identity import Scope
 from tests.postgres import PostgresMissingError, start_postgres
 
 FLOOR_S = {"postgres": 0.150, "sqlite": 0.300}
-"""Of the 95th percentile of every page's server time."""
+"""Limit of the 95th percentile of every page's server time, in seconds."""
 MOST_BYTES = 150 * 1024
-"""Compressed."""
+"""Maximum size of a compressed page."""
 MOST_NODES = 5_000
 BASELINE = "/healthz"
-"""What a request takes that reads next to nothing: in the same run, on the same machine."""
+"""Route that reads almost nothing, as a baseline on the same machine."""
 _SLOW_SHOWN = 8
 _SHOWN = 600
-"""Characters of a slow statement."""
+"""Maximum number of characters that are shown of a slow statement."""
 _LISTS = re.compile(r"(?:(?:%\(\w+\)s|\?)(?:::[A-Z]+)?(?: COLLATE \"C\")?(?:, )?){3,}")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One database."""
+    """Measurements of one database."""
 
     name: str
     summaries: Sequence[Summary]
     baseline_s: float
     forgotten: Sequence[str]
-    """Routes that nobody knows how to ask for."""
+    """Routes for which `addresses` has no maker."""
     by_cpu: bool
-    """Judged by how long the processes worked, on a machine that does other things too."""
+    """Whether CPU time is judged instead of wall time, for a machine that does other work."""
 
     def p95(self, one: Summary) -> float:
-        """What is held against the floor."""
+        """Return the 95th percentile that is compared with the limit."""
         return one.cpu_p95 if self.by_cpu else one.p95
 
     @property
     def missed(self) -> list[str]:
-        """What is not as it should be, in words."""
+        """A sentence for each missed limit, failed page and unknown route."""
         found = [f"{route}: nobody knows how to ask for it" for route in self.forgotten]
         for one in self.summaries:
             floor = FLOOR_S[self.name]
@@ -149,7 +149,7 @@ def _open(home: Path, url: str) -> Parts:
 
 
 def _over(url: str, home: Path, name: str, size: str, args: argparse.Namespace) -> Measured:
-    """Fill it unless it is full, and measure."""
+    """Fill the database if it is empty, and measure."""
     parts = _open(home, url)
     try:
         if not parts.database.stores.runs.find("latest"):
@@ -181,7 +181,7 @@ def _both(args: argparse.Namespace) -> list[Measured]:
 
 
 def main() -> int:
-    """Measure; 1 when something is not as it should be."""
+    """Measure; return 1 if a limit is missed, 2 without Postgres."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="large", help="of Postgres")
     parser.add_argument("--times", type=int, default=40, help="each page is asked for")

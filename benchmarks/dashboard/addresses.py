@@ -1,4 +1,4 @@
-"""The address of every page, with what people really ask for: who adds a page adds it here."""
+"""Makers of realistic addresses for every page; each new page needs an entry here."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from orchestrator.domain.cell import Run
 from orchestrator.store.stores import Stores
 
 _RECENT = 60
-"""Runs that people still look at, most of the time."""
+"""Number of newest runs, which are requested most of the time."""
 _NOT_MEASURED = {
     *("/login", "/login/oidc", "/login/oidc/callback", "/logout"),
     "/runs/{}/cells/{}/log/raw",
 }
-"""They read no evidence, or are a file to save."""
+"""Routes that read no evidence, or that return a file to save."""
 _GATES = ("release", "nightly")
 _NAMED = re.compile(r"\{[^}]*\}")
 
 
 @dataclass
 class Known:
-    """What is in the database, to make addresses of."""
+    """Content of the database, from which addresses are made."""
 
     stores: Stores
     chance: random.Random
@@ -61,22 +61,22 @@ class Known:
         self.verdicts = [verdict.id for verdict in self.stores.gates.verdicts(limit=50)]
 
     def run(self) -> Run:
-        """Mostly a new one, sometimes an old one."""
+        """Return a random run, mostly a recent one."""
         old = self.chance.random() < 0.2
         return self.chance.choice(self.nightlies if old else self.nightlies[:_RECENT])
 
     def cell(self) -> tuple[str, str]:
-        """A run and one of its cells."""
+        """Return the id of a random run and the name of one of its cells."""
         run = self.run()
         return run.id, self.chance.choice(self.stores.cells.of_run(run.id)).name
 
     def result(self) -> tuple[str, int]:
-        """A cell's address, and a test that it ran."""
+        """Return the address of a random test's last cell, and the test's number."""
         [last] = self.stores.grids.last([self.chance.choice(self.tests)])
         return urls.cell_url(last.run, last.cell), last.test
 
     def logged(self) -> tuple[str, str]:
-        """A cell whose log was kept."""
+        """Return the run and the name of a cell whose log was kept."""
         while True:
             run = self.chance.choice(self.nightlies[:8])
             cell = self.chance.choice(self.stores.cells.of_run(run.id))
@@ -84,18 +84,18 @@ class Known:
                 return run.id, cell.name
 
     def __call__(self, things: Sequence[str]) -> str:
-        """Any of them."""
+        """Return a random element."""
         return self.chance.choice(things)
 
 
 Maker = Callable[[Known], str]
 
 WORDS = ("linalg", "attention", "float16", "keeps_dtype", "test_rope", "nothing is called so")
-"""What people search for."""
+"""Search words."""
 
 
 def _with(path: str, **asked: Maker | str) -> Maker:
-    """An address with a query whose values may be made each time."""
+    """Return a maker of an address with a query, whose values are texts or makers."""
 
     def make(known: Known) -> str:
         told = {name: one if isinstance(one, str) else one(known) for name, one in asked.items()}
@@ -173,11 +173,11 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     f"{urls.SCHEDULES}/{{}}": (lambda _: urls.schedule_url("nightly"),),
     "/badges/{}.svg": (lambda known: f"/badges/{known(_GATES)}.svg",),
 }
-"""By the route, with its names taken out."""
+"""Makers by route; path parameters are replaced by ``{}``."""
 
 
 def routes_of(application: FastAPI) -> list[str]:
-    """What the application of pages answers to GET, with the names taken out."""
+    """Return the measured GET routes of the pages; path parameters are replaced by ``{}``."""
     paths = {_NAMED.sub("{}", route.path) for route in _routes(application.routes)}
     return sorted(paths - _NOT_MEASURED)
 

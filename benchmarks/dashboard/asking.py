@@ -1,4 +1,4 @@
-"""Asking the application of pages in this process, and what each answer took."""
+"""Sends requests to the pages' application in this process, and measures each answer."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ _NO_TIMEOUT = httpx.Timeout(None)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One answer."""
+    """Measurements of one answer."""
 
     path: str
     status: int
     seconds: float
     cpu_s: float
-    """Of this process and the database's: what takes no longer where others work too."""
+    """CPU seconds of this process and the database's, which other work does not lengthen."""
     raw_bytes: int
     sent_bytes: int
-    """Compressed, as a browser gets it."""
+    """Bytes of the compressed body."""
     statements: int
     database_s: float
-    """Of the seconds, those in which the database was asked."""
+    """Seconds of `seconds` that database statements took."""
     nodes: int
-    """Elements of the page."""
+    """Number of elements on the page."""
 
 
 @dataclass(slots=True)
 class Statements:
-    """What the database was asked since `clear`."""
+    """Counts and times of database statements since `clear`."""
 
     count: int = 0
     seconds: float = 0.0
     slowest: dict[str, float] = field(default_factory=dict)
-    """The longest time of each statement, ever."""
+    """Longest time of each statement, in seconds; not reset by `clear`."""
     backends: set[int] = field(default_factory=set)
-    """Processes of Postgres that answered us, on this computer."""
+    """Ids of the Postgres processes of this process's connections."""
     _begun: float = 0.0
 
     def clear(self) -> None:
         self.count, self.seconds = 0, 0.0
 
     def use(self, connection: object, *_: object) -> None:
-        """A connection is taken from the pool."""
+        """Note the server process of a connection that is taken from the pool."""
         if isinstance(connection, psycopg.Connection):
             self.backends.add(connection.info.backend_pid)
 
     def cpu_s(self) -> float:
-        """Seconds that this process and the database's have worked, ever."""
+        """Return the total CPU seconds of this process and the database's."""
         return time.process_time() + sum(map(_worked_s, self.backends))
 
     def begin(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class Statements:
 
 
 def _worked_s(process: int) -> float:
-    """What Linux says of a process, to the nanosecond; nothing elsewhere."""
+    """Return a process's CPU seconds from Linux's scheduler; 0 if they are unreadable."""
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
     except OSError:
@@ -83,7 +83,7 @@ def _worked_s(process: int) -> float:
 
 @contextmanager
 def counting(engine: Engine) -> Iterator[Statements]:
-    """Count what the database is asked."""
+    """Yield the counts of database statements in the block."""
     seen = Statements()
     event.listen(engine, "before_cursor_execute", seen.begin)
     event.listen(engine, "after_cursor_execute", seen.end)
@@ -97,7 +97,7 @@ def counting(engine: Engine) -> Iterator[Statements]:
 
 
 async def ask(client: httpx.AsyncClient, path: str, statements: Statements) -> Asked:
-    """One request, alone."""
+    """Send one request, and return its measurements."""
     statements.clear()
     begun, worked = time.perf_counter(), statements.cpu_s()
     async with client.stream("GET", path, timeout=_NO_TIMEOUT) as answer:
@@ -123,7 +123,7 @@ def _nodes(body: bytes) -> int:
 
 
 class _Nodes(HTMLParser):
-    """Counts elements."""
+    """Counts HTML elements."""
 
     count = 0
 
@@ -138,7 +138,7 @@ def _but_one_in_twenty(seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Every answer of one page."""
+    """All answers of one page."""
 
     route: str
     answers: tuple[Asked, ...]
@@ -149,12 +149,12 @@ class Summary:
 
     @property
     def p95(self) -> float:
-        """The longest time of all but one in twenty."""
+        """95th percentile of the answers' wall time, in seconds."""
         return _but_one_in_twenty([one.seconds for one in self.answers])
 
     @property
     def cpu_p95(self) -> float:
-        """The same of the time that this process worked."""
+        """95th percentile of the answers' CPU time, in seconds."""
         return _but_one_in_twenty([one.cpu_s for one in self.answers])
 
     @property
@@ -162,7 +162,7 @@ class Summary:
         return max(self.answers, key=lambda one: one.seconds)
 
     def most(self, name: str) -> int:
-        """The largest of a figure."""
+        """Return the largest value of a field over all answers."""
         return max(int(getattr(one, name)) for one in self.answers)
 
     @property
@@ -172,5 +172,5 @@ class Summary:
 
     @property
     def failures(self) -> set[int]:
-        """Statuses that are no answer."""
+        """Statuses other than 200."""
         return {one.status for one in self.answers} - {200}

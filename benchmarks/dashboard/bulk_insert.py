@@ -1,4 +1,4 @@
-"""Rows on their way into a database, in bulk: COPY into Postgres, executemany into SQLite."""
+"""Inserts rows in bulk: COPY into Postgres, executemany into SQLite."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ _ORDER: tuple[AnyTable, ...] = (
     CellRollupRow,
     JobRollupRow,
 )
-"""What others point at comes first."""
+"""Tables in the order of insertion: referenced tables come first."""
 _NUMBERED = ("cell", "attempt", "transition", "lease", "check_result")
-"""Tables whose numbers we give out ourselves."""
+"""Tables whose primary keys are assigned here."""
 _RESULTS = tuple(column.name for column in TestResultRow.__table__.columns)
 _METRICS = tuple(column.name for column in MetricRow.__table__.columns)
 _LATER = "ix_test_result_test"
-"""In the order of tests, where rows come in that of cells: built at once, it takes a tenth."""
+"""Index that is dropped and built at the end, which takes a tenth of the time."""
 _AT_ONCE = 200_000
-"""Rows that wait for their way in."""
+"""Number of waiting rows at which they are written."""
 
 Values = Mapping[str, object]
 
 
 class Sink:
-    """Takes rows in any order and writes them in the right one."""
+    """Takes rows in any order and writes them in the order of the tables."""
 
     def __init__(self, database: Database) -> None:
         self._sessions = database.sessions
@@ -90,26 +90,26 @@ class Sink:
         """So many were taken."""
 
     def add(self, table: AnyTable, **values: object) -> None:
-        """One row; columns that are not named have their default, or nothing."""
+        """Add one row; columns without a value get their default, or NULL."""
         self._waiting[table].append(values)
 
     def add_results(self, rows: Sequence[str | Row]) -> None:
-        """Results of tests: lines of COPY for Postgres, else rows."""
+        """Add test results: lines of COPY for Postgres, else rows."""
         self._results += rows
         self.results += len(rows)
 
     def add_metrics(self, rows: Sequence[tuple[object, ...]]) -> None:
-        """Metrics as the driver takes them, in the order of the table's columns."""
+        """Add metrics as tuples in the order of the table's columns."""
         self._metrics += rows
         self.metrics += len(rows)
 
     def flush_when_full(self) -> None:
-        """Write what waits, if it is much; between runs, so that nothing points at nothing."""
+        """Write the waiting rows if there are many; call it between runs, when references exist."""
         if len(self._metrics) + len(self._results) >= _AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, in one transaction."""
+        """Write the waiting rows in one transaction."""
         with self._sessions.write() as session:
             connection = session.connection()
             for table, rows in self._waiting.items():
@@ -124,17 +124,17 @@ class Sink:
         self._metrics, self._results = [], []
 
     def first(self, table: type[TableBase], column: str = "pk") -> int:
-        """The number that a table's next row has."""
+        """Return the number of a table's next row."""
         with self._sessions.read() as session:
             return (session.scalar(select(func.max(table.__table__.columns[column]))) or 0) + 1
 
     def begin(self) -> None:
-        """Drop what is sooner built at the end."""
+        """Drop the index that is faster to build at the end."""
         with self._sessions.write() as session:
             session.execute(text(f"DROP INDEX IF EXISTS {_LATER}"))
 
     def end(self) -> None:
-        """Build it again, set the numbers right and look at what is there."""
+        """Build the index, set the sequences, and update the database's statistics."""
         index = next(i for i in TestResultRow.__table__.indexes if i.name == _LATER)
         with self._sessions.write() as session:
             index.create(session.connection())
@@ -178,7 +178,7 @@ WHERE EXISTS (SELECT 1 FROM {table})
 
 
 class _Maker:
-    """Turns values of the domain into what the driver takes."""
+    """Converts values of the domain to values of the database driver."""
 
     def __init__(self, table: AnyTable, dialect: Any) -> None:
         made = table if isinstance(table, Table) else TableBase.metadata.tables[table.__tablename__]
@@ -189,7 +189,7 @@ class _Maker:
         )
 
     def row(self, values: Values) -> tuple[object, ...]:
-        """One row, in the order of the columns."""
+        """Return one row in the order of the columns."""
         made = []
         for name, default, bind in self._parts:
             value = values.get(name, default)
@@ -221,7 +221,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def copied(row: Row) -> str:
-    """A result as a line of COPY."""
+    """Return a result as a line of COPY."""
     cell, test, attempt, outcome, final, took, reason, message, digest, position, signature = row
     whole = "\\N" if digest is None else f"\\\\x{digest.hex()}"
     return (

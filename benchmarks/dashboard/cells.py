@@ -1,4 +1,4 @@
-"""What became of a cell, and everything that its jobs left behind."""
+"""Writes the outcomes of cells, and all evidence of their jobs."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from orchestrator.store.write_results import Row
 
 _KINDS = {job.id: job.kind for job in MANIFEST.job}
 _FIRST_POSITION = 1 << 32
-"""Of an attempt's tests, as the product counts them."""
+"""Position of an attempt's first test, in the product's numbering."""
 _NOT_FINAL = (TestOutcome.MISSING, TestOutcome.NOT_RUN)
 
 
 @dataclass(slots=True)
 class Done:
-    """What the jobs of a cell came to."""
+    """Facts, checks and test counts of a cell's jobs."""
 
     facts: dict[str, JobFact] = field(default_factory=dict)
     checks: list[CheckFact] = field(default_factory=list)
     counts: dict[str, Counts] = field(default_factory=dict)
 
     def judge(self, jobs: Sequence[str], cause: Cause | None) -> Iterator[JobVerdict]:
-        """As the product does it."""
+        """Yield the verdict on each job, by the product's own function."""
         for job in jobs:
             yield judge_job(
                 job,
@@ -54,35 +54,35 @@ class Done:
 
 
 class Fate(Enum):
-    """What is to become of a cell."""
+    """What happens to a cell."""
 
     CALM = "calm"
-    """Every test passes that can."""
+    """Every test passes, except expected failures and skips."""
     WELL = "well"
     IN_VAIN = "in vain"
-    """Nobody has such a machine."""
+    """No place has such a machine."""
     BROKEN = "broken"
     """The machine never becomes ready."""
     PREEMPTED = "preempted"
-    """The first machine is taken away, the second one stays."""
+    """The first machine is preempted, the second one is not."""
     LOST = "lost"
-    """The machine falls silent."""
+    """The machine stops answering."""
     HUNG = "hung"
-    """A test never comes back."""
+    """A test hangs."""
     FIXTURE = "fixture"
     """A fixture fails for a whole file."""
 
 
 @dataclass(slots=True)
 class CellWriter:
-    """Lets cells happen, and writes what is left of them."""
+    """Simulates cells and writes their rows."""
 
     sink: Sink
     suite: Suite
     chance: random.Random
 
     def fate(self, machine: Machine) -> Fate:
-        """By chance; mostly well."""
+        """Choose randomly what happens to a cell; mostly `WELL`."""
         if self.chance.random() > machine.given:
             return Fate.IN_VAIN
         odds = {
@@ -100,7 +100,7 @@ class CellWriter:
         return Fate.WELL
 
     def live(self, life: Life, night: int, fate: Fate) -> Outcome:
-        """One cell that tests."""
+        """Simulate one cell that runs tests, and return its outcome."""
         match fate:
             case Fate.IN_VAIN:
                 return self._in_vain(life)
@@ -122,7 +122,7 @@ class CellWriter:
         return self._end(life, done, went, None)
 
     def measure(self, life: Life) -> Outcome:
-        """One cell that only runs the benchmarks; whoever asks writes the metrics."""
+        """Simulate one cell that only runs benchmarks; the caller writes the metrics."""
         self._start(life)
         life.run(CellState.COLLECTING, part=0.6)
         life.stay(CellState.COLLECTING)
@@ -132,7 +132,7 @@ class CellWriter:
         return self._end(life, done, None, None)
 
     def begin(self, life: Life, night: int, part: float) -> Went:
-        """One cell that is still at it: a part of its tests has come in."""
+        """Simulate one cell that is still running: the first `part` of its tests has results."""
         self._start(life)
         life.run(CellState.RUNNING)
         went = self.suite.go(night, life.machine, self.chance)
@@ -290,7 +290,7 @@ class CellWriter:
             )
 
     def _roll_up(self, life: Life, done: Done) -> None:
-        """What the product writes when a cell is done, from the same counts."""
+        """Write the rows that the product writes when a cell ends, from the same counts."""
         total = Counts()
         for job, counts in done.counts.items():
             total = total + counts
@@ -314,7 +314,7 @@ def _without_exit(fact: JobFact) -> JobFact:
 
 
 def _set_exits(done: Done) -> None:
-    """A suite with failures ends so."""
+    """Set exit code 1 for suites with failures."""
     for suite, counts in done.counts.items():
         fact = done.facts.get(suite)
         if fact is not None and fact.exit_code == 0 and counts.failed + counts.error:

@@ -10,6 +10,6 @@ _RANDOM_BITS = 80
 
 
 def id_at(at: datetime, chance: random.Random) -> str:
-    """An id as the product makes them, of that time."""
+    """Return an id for that time, as the product makes ids."""
     number = (int(at.timestamp() * 1000) << _RANDOM_BITS) | chance.getrandbits(_RANDOM_BITS)
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(26)))

@@ -1,4 +1,4 @@
-"""Fill a database with the trials of a large project, and with what its people did.
+"""Fill a database with the trials of a large project, and with its people's actions.
 
 The same seed, size and day make the same rows. Run it as
 `python -m benchmarks.dashboard.fill --size large --url postgresql://...`.
@@ -38,12 +38,12 @@ _ROLLED_UP_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What was filled in."""
+    """Ids and counts of the rows that were written."""
 
     runs: tuple[str, ...]
-    """Nightlies, the oldest first."""
+    """Ids of the nightly runs, the oldest first."""
     flaky: Sequence[tuple[int, str]]
-    """Tests that are not sure of themselves: numbers and node ids."""
+    """Numbers and node ids of flaky tests."""
     payload: str
     """Digest of the product's payload."""
     left: Left
@@ -64,12 +64,12 @@ def fill(
     """Fill an empty database.
 
     Args:
-        parts: Of a controller that has the database open.
-        size: How much.
-        now: The newest run is of the night before.
-        seed: Of everything that is left to chance.
-        hostile: Names and texts mean harm.
-        told: Called with the runs that are written, and all that will be.
+        parts: The parts of a controller with an open database.
+        size: Amount of data.
+        now: The present time; the newest run is of the night before.
+        seed: Seed of all random values.
+        hostile: Whether names and texts contain markup and control characters.
+        told: Called with the number of written runs, and of all runs.
     """
     begun = time.perf_counter()
     payload = _keep_payload(parts.context)
@@ -113,7 +113,7 @@ def _writer(
 
 
 def _keep_payload(context: Context) -> str:
-    """A real archive, so that runs can be launched again."""
+    """Store a real archive, so that runs can be launched again; return its digest."""
     whole = archive(PAYLOAD, **{"demos/train.py": "print('well')\n"})
     digest, size = context.blobs.put([whole])
     context.stores.payloads.put(StoredPayload(digest, size, MANIFEST), at=context.clock.now())
@@ -121,7 +121,7 @@ def _keep_payload(context: Context) -> str:
 
 
 def main() -> int:
-    """Fill what is named."""
+    """Fill the named database; return 2 if it is not empty."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="large")
     parser.add_argument("--url", required=True, help="postgresql://... or sqlite:////file")

@@ -1,4 +1,4 @@
-"""The life of one cell, row by row: attempts, steps, machines and what they cost."""
+"""The rows of one cell: attempts, transitions, machines and costs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REFUSALS = (
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers that the next rows have."""
+    """The primary keys of the next rows."""
 
     cell: int
     attempt: int
@@ -64,7 +64,7 @@ class Numbers:
 
 @dataclass(slots=True)
 class Feed:
-    """What the watchers of a run are told, numbered as they are."""
+    """The numbered events of a run."""
 
     sink: Sink
     run_id: str
@@ -78,7 +78,7 @@ class Feed:
 
 @dataclass(slots=True)
 class Life:
-    """One cell, from queued to done, as it is being written down."""
+    """One cell from queued to done, and the rows that it writes."""
 
     sink: Sink
     numbers: Numbers
@@ -89,11 +89,11 @@ class Life:
     position: int
     feed: Feed
     at: datetime
-    """Now, in its life."""
+    """The current time of the cell."""
     revision: int = 0
-    """Of the machine's software: it changes now and then."""
+    """Revision of the machine's software, which changes now and then."""
     trap: str = ""
-    """Stands wherever a machine names itself."""
+    """Harmful text that is appended to the machine's names."""
     state: CellState = CellState.QUEUED
     attempts: int = 0
     ran_from: datetime | None = None
@@ -106,7 +106,7 @@ class Life:
     _decided: int = 0
     _asked: int = 0
     log: int = 0
-    """Lines that an attempt which runs jobs leaves behind."""
+    """Number of log lines of an attempt that runs jobs."""
     hostile: bool = False
     _has_run: bool = False
 
@@ -134,7 +134,7 @@ class Life:
         self.step(CellState.PLACING)
 
     def step(self, state: CellState, reason: str = "") -> None:
-        """Go on to a state."""
+        """Change to a state, and write the transition."""
         self.sink.add(
             TransitionRow,
             pk=self.numbers.transition,
@@ -151,7 +151,7 @@ class Life:
             self.feed.tell("cell", self.plan.id, state=state.value)
 
     def stay(self, state: CellState, part: float = 1.0) -> None:
-        """Be in the state for as long as it takes."""
+        """Advance the time by the duration of a state."""
         low, high = _TAKES[state]
         seconds = self.chance.uniform(low, high) * part
         if state is CellState.RUNNING:
@@ -159,7 +159,7 @@ class Life:
         self.at += timedelta(seconds=seconds)
 
     def refuse(self, zone: str, kind: int = 0) -> None:
-        """A place that has no machine."""
+        """Write a refused placement in a zone."""
         word, said = _REFUSALS[kind]
         answer = f"{word}: {said.format(instance=self.machine.instance, zone=zone)}"
         self.at += timedelta(seconds=self.chance.uniform(2, 9))
@@ -175,7 +175,7 @@ class Life:
         self._decide(zone, PlacementResult.REFUSED, word, answer)
 
     def rent(self, zone: str) -> None:
-        """A place that has one."""
+        """Write a placement in a zone, with its lease."""
         self.stay(CellState.PLACING)
         machine_id = f"{zone.rpartition('/')[2]}/{self.attempt_id[-14:]}"
         lease = replace(
@@ -191,7 +191,7 @@ class Life:
         )
 
     def run(self, until: CellState = CellState.RELEASING, part: float = 1.0) -> None:
-        """Boot, prepare, run, as far as it comes."""
+        """Go through the states up to `until`."""
         for state in _WHOLE[1 : _WHOLE.index(until) + 1]:
             self.step(state)
             if state is CellState.RUNNING:
@@ -203,7 +203,7 @@ class Life:
                 self.ran_until = self.at
 
     def give_back(self, outcome: Cause, cause: Cause | None) -> None:
-        """End the attempt: the machine goes, and is paid for."""
+        """End the attempt: release the machine and write its cost."""
         if self.state is not CellState.RELEASING:
             self.step(CellState.RELEASING)
         self.stay(CellState.RELEASING)
@@ -216,12 +216,12 @@ class Life:
         self.write_attempt(outcome=outcome.outcome, closed_at=self.at, cause=cause)
 
     def again(self, cause: Cause) -> None:
-        """Another attempt cures it."""
+        """End the attempt and queue the cell for another one."""
         self.give_back(cause, cause)
         self.step(CellState.QUEUED, cause.reason)
 
     def conclude(self, outcome: Cause) -> None:
-        """The cell is done."""
+        """End the cell, and write its row."""
         self.step(CellState.DONE, outcome.reason)
         said = {"state": CellState.DONE.value, "outcome": outcome.outcome.value}
         self.feed.tell("cell", self.plan.id, **said)
@@ -327,5 +327,5 @@ class Life:
 
 
 def zones_of(machine: Machine, chance: random.Random) -> Sequence[str]:
-    """Its zones in the order in which they are asked tonight."""
+    """Return the machine's zones in a random order."""
     return chance.sample(machine.zones, len(machine.zones))

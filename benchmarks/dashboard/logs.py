@@ -18,7 +18,7 @@ _LONGEST = 1_000_000
 def write_log(
     sink: Sink, attempt: int, lines: int, *, since: datetime, seed: int, hostile: bool
 ) -> int:
-    """Write so many lines in chunks; returns their bytes."""
+    """Write `lines` log lines in chunks; return their size in bytes."""
     written = 0
     for chunk in _chunks(log_lines(lines, since, seed=seed, hostile=hostile)):
         body = zlib.compress(chunk, 1)
@@ -42,7 +42,7 @@ def _chunks(lines: Iterator[str]) -> Iterator[bytes]:
 def log_lines(
     count: int, since: datetime, *, seed: int = 1, hostile: bool = False
 ) -> Iterator[str]:
-    """Lines with their ends."""
+    """Yield log lines with line ends."""
     chance = random.Random(seed)
     for number in range(count):
         if hostile and number % 7 == 3:

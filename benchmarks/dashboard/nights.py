@@ -1,4 +1,4 @@
-"""Night after night: the runs, each with its cells."""
+"""Writes the runs of all nights, each with its cells."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from orchestrator.store.tables import (
 )
 
 _CYCLE = 14
-"""Nights from one release to the next."""
+"""Number of nights between two releases."""
 _CANDIDATES = 3
 _RENEWED = 20
-"""Nights after which the machines' software is another."""
+"""Number of nights between two software revisions of the machines."""
 _LOGGED_NIGHTS = 8
-"""The newest ones, whose cells have logs."""
+"""Number of newest nights whose cells have logs."""
 _NUMBERED = (CellRow, AttemptRow, LeaseRow, TransitionRow, CheckResultRow)
-"""In the order of `Numbers`."""
+"""Tables in the order of the fields of `Numbers`."""
 
 _STAGED = {
     (1, "gcp-tpu-v5e"): Fate.IN_VAIN,
@@ -58,13 +58,13 @@ _STAGED = {
     (4, "gcp-a100.image"): Fate.LOST,
     (5, "aws-graviton"): Fate.FIXTURE,
 }
-"""By how many nights ago and cell: so that each is among the newest of every size."""
+"""Fates by age in nights and cell, so that each fate is among the newest nights of every size."""
 _CALM = (6, 7, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A run to come."""
+    """A planned run."""
 
     at: datetime
     number: int
@@ -72,7 +72,7 @@ class Night:
 
 
 def version_of(night: int, at: datetime) -> str:
-    """Dated nightlies, and candidates at the end of each cycle."""
+    """Return a night's version: a dated one, or a candidate at the end of each cycle."""
     minor, day = divmod(night, _CYCLE)
     left = _CYCLE - day
     if left <= _CANDIDATES:
@@ -81,7 +81,7 @@ def version_of(night: int, at: datetime) -> str:
 
 
 def nights(size: Size, now: datetime) -> list[Night]:
-    """All of them, the oldest first; the newest ended some hours ago."""
+    """Return all planned runs, the oldest first; the newest ended some hours ago."""
     last = (now - timedelta(hours=7)).replace(minute=0, second=0, microsecond=0)
     tested = [
         Night(last - timedelta(days=size.nights - 1 - n), n, is_measuring=False)
@@ -96,7 +96,7 @@ def nights(size: Size, now: datetime) -> list[Night]:
 
 @dataclass
 class Writer:
-    """Writes runs down."""
+    """Writes all runs with their cells."""
 
     sink: Sink
     size: Size
@@ -109,7 +109,7 @@ class Writer:
     hostile: bool = False
     numbers: Numbers = field(init=False)
     runs: list[str] = field(default_factory=list)
-    """Ids of the runs that tested, the oldest first."""
+    """Ids of the runs with tests, the oldest first."""
 
     def __post_init__(self) -> None:
         first = self.sink.first
@@ -119,7 +119,7 @@ class Writer:
         self.cells = CellWriter(self.sink, self.suite, self.chance)
 
     def write(self, told: Callable[[int, int], None] = lambda _n, _all: None) -> None:
-        """Every night."""
+        """Write every night; `told` is called with the number of the run and of all runs."""
         planned = nights(self.size, self.now)
         for number, night in enumerate(planned):
             if night.is_measuring:
@@ -182,7 +182,7 @@ class Writer:
     def life(
         self, run_id: str, position: int, plan: CellPlan, machine: Machine, night: Night, feed: Feed
     ) -> Life:
-        """A cell that has yet to live."""
+        """Return a cell at its beginning."""
         since_first = (night.at - self.now).days + 730
         return Life(
             sink=self.sink,
@@ -208,7 +208,7 @@ class Writer:
         outcome: Outcome | None,
         finished_at: datetime | None,
     ) -> None:
-        """The run itself, with what it was launched with."""
+        """Write the run's row and its launch document."""
         self.sink.add(
             RunRow,
             id=run_id,

@@ -1,7 +1,7 @@
-"""What people do with all those runs, done by the product's own operations at their own times.
+"""People's actions on the runs, by the product's own operations at the right times.
 
 Gates with policies and signed verdicts, waivers, approvals, known issues, quarantines, schedules
-with what became of their firings, and words for the reports.
+with the results of their firings, and texts for the reports.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _BROKEN = (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 
 @dataclass(slots=True)
 class Hand:
-    """A clock that stands where it was put."""
+    """A clock with a fixed time."""
 
     time: datetime
 
@@ -90,10 +90,10 @@ class Hand:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What they left behind."""
+    """Ids of the rows that the actions created."""
 
     verdicts: tuple[str, ...]
-    """Ids, the oldest first."""
+    """Ids of the verdicts, the oldest first."""
     waivers: tuple[str, ...]
     issues: tuple[str, ...]
     quarantines: tuple[str, ...]
@@ -110,12 +110,12 @@ class People:
     """Digest of the product's payload."""
     now: datetime
     flaky: Sequence[str]
-    """Node ids of tests that are not sure of themselves."""
+    """Node ids of flaky tests."""
     hostile: bool = False
     _waivers: list[str] = field(default_factory=list)
 
     def act(self, *, verdicts: int) -> Left:
-        """Do all of it, the oldest first."""
+        """Perform all actions, the oldest first."""
         runs = self._newest(verdicts)
         first = runs[0].created_at - timedelta(days=1)
         looser = RELEASE.replace("max: 5", "max: 3")
@@ -136,7 +136,7 @@ class People:
         return replace(self.context, clock=Hand(at))
 
     def _newest(self, count: int) -> list[Run]:
-        """Finished nightlies, the oldest first."""
+        """Return the newest `count` finished nightly runs, the oldest first."""
         found: list[Run] = []
         before: str | None = None
         while len(found) < count:
@@ -153,7 +153,7 @@ class People:
             yield evaluate_gate(context, gate, runs=[run.id], key=f"{gate} {run.id}")
 
     def _waive(self) -> None:
-        """The newest verdict has a rule that somebody answers for; a fresh verdict says so."""
+        """Waive two broken rules of the newest verdict, judge again, and approve the result."""
         newest = self.context.stores.gates.verdicts(gate="release", limit=1)[0]
         at = newest.created_at + timedelta(minutes=40)
         broken = [
@@ -176,7 +176,7 @@ class People:
         approve(later, "release", by=cyd, verdict=again.id)
 
     def _issues(self) -> Iterator[str]:
-        """Known issues: one that applies, one that is over, one about nothing any more."""
+        """Yield ids of known issues: one that applies, one that is over, one without failures."""
         found = failure_groups(self.context.stores.failures.of_product(PRODUCT, runs=12).failures)
         made = [
             self._issue(group.signature.id, days, title)

@@ -1,4 +1,4 @@
-"""The product whose trials are filled in: its payload, its matrices, and the machines it ran on."""
+"""The simulated product: its payload, its matrices, and its machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUITES = ("unit", "integration")
 COMMANDS = ("train-demo", "serving")
 BENCHMARK = "kernels"
 MEASURED = ("aws-l4", "gcp-a100")
-"""Platforms of the benchmarks."""
+"""Platforms that run the benchmarks."""
 
 PAYLOAD = f"""\
 schema = 1
@@ -63,7 +63,7 @@ MANIFEST = FileDocuments().read_manifest(PAYLOAD, "payload.toml")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A kind of machine, how often it is to be had, and what it costs."""
+    """A kind of machine, its availability and its price."""
 
     id: str
     provider: str
@@ -76,13 +76,13 @@ class Machine:
     zones: tuple[str, ...]
     market: str = "on-demand"
     given: float = 0.99
-    """The part of nights on which there is one."""
+    """Share of nights on which such a machine is available."""
     environments: tuple[str, ...] = ()
     speed: float = 1.0
 
     @property
     def platform(self) -> Platform:
-        """As a matrix has it."""
+        """The platform of a matrix for this machine."""
         known = self.vendor in ("nvidia", "amd", "google")
         accelerator = None
         if known:
@@ -139,17 +139,17 @@ MACHINES = (
 
 
 def subject(version: str) -> Subject:
-    """What a run is about."""
+    """Return the subject of a run."""
     return Subject(name=SUBJECT, version=version, package=f"{SUBJECT}=={version}")
 
 
 def nightly(version: str, machines: tuple[Machine, ...]) -> Matrix:
-    """The matrix of the tests."""
+    """Return the matrix of the tests."""
     return _matrix("nightly", version, machines, (*SUITES, *COMMANDS))
 
 
 def measuring(version: str, machines: tuple[Machine, ...]) -> Matrix:
-    """The matrix of the benchmarks."""
+    """Return the matrix of the benchmarks."""
     return _matrix("benchmarks", version, machines, (BENCHMARK,))
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks measured: noise, and a few steps that somebody should have seen."""
+"""Measurements of the benchmarks: noise, and some steps of the level."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.dashboard.words import harmful, metrics
 
 SAMPLES = 12
 _STEPPING = 0.12
-"""The part of the benchmarks that has steps."""
+"""Share of the benchmarks with steps."""
 
 
 class Series:
-    """Every benchmark on every machine, night after night."""
+    """Measurements of every benchmark on every machine in every night."""
 
     def __init__(self, size: Size, seed: int, *, hostile: bool = False) -> None:
         named = metrics(size.benchmarks)
@@ -33,7 +33,7 @@ class Series:
         self._levels = self._steps(size)
 
     def of_night(self, night: int, machine: Machine, attempt: int) -> Iterator[tuple[object, ...]]:
-        """The rows of one cell, as the driver takes them."""
+        """Yield the metric rows of one cell, in the order of the columns."""
         centre = self._base * self._levels[night] / machine.speed
         size = (len(self._names), SAMPLES)
         drift = self._noise.normal(1, self._spread)
@@ -57,7 +57,7 @@ class Series:
             )
 
     def _steps(self, size: Size) -> np.ndarray:
-        """By night and benchmark, how far the level has moved from the first one."""
+        """Return levels relative to the first night, [nights, benchmarks]."""
         moves = np.ones((size.measured_nights, size.benchmarks))
         for number in range(size.benchmarks):
             if self._noise.random() < _STEPPING:

@@ -1,4 +1,4 @@
-"""How much is filled in, by name."""
+"""Amounts of data, by name."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many nights, cells, tests and benchmarks."""
+    """Numbers of nights, cells, tests and benchmarks."""
 
     name: str
     nights: int
-    """Nights with a run of the tests."""
+    """Number of nights with a run of the tests."""
     platforms: int
-    """Of `plans.MACHINES`, from the first; one of them has two environments, so two cells."""
+    """Number of machines of `plans.MACHINES`; one of them has two environments, so two cells."""
     tests: int
-    """Of the product, in the end; some are added on the way."""
+    """Number of the product's tests at the end; some are added on the way."""
     streaks: int
-    """Kinds of failures that stay for some nights."""
+    """Number of failure kinds that last for some nights."""
     benchmarks: int
     measured_nights: int
-    """Nights with a run of the benchmarks, on two platforms."""
+    """Number of nights with a run of the benchmarks, on two platforms."""
     log_lines: int
-    """Of the longest log."""
+    """Number of lines of the longest log."""
     judged: int
-    """Newest nights that the gates decided on."""
+    """Number of newest nights with verdicts of the gates."""
 
     @property
     def results(self) -> int:
-        """About so many."""
+        """Approximate number of test results."""
         return self.nights * (self.platforms + 1) * self.tests
 
 

@@ -1,4 +1,4 @@
-"""The tests of the product, and how they go in a cell: mostly well, and badly in patterns."""
+"""The product's tests and their results in a cell: most pass, and failures have patterns."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from orchestrator.store.failure_groups import write_signatures
 from orchestrator.store.write_results import TestCases
 
 _TOLD = 6
-"""Ways in which each kind of failure is worded: addresses and numbers change."""
+"""Number of variants of each failure's message, with other addresses and numbers."""
 _NOISES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """One way in which a test went badly, ready to be stored."""
+    """A result of a test other than a plain pass."""
 
     outcome: TestOutcome
     reason: str = ""
@@ -48,7 +48,7 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """A kind of failure that stays for some nights, on some machines."""
+    """A kind of failure that lasts for some nights, on some machines."""
 
     nights: range
     machines: frozenset[str]
@@ -58,17 +58,17 @@ class Streak:
 
 @dataclass(slots=True)
 class Went:
-    """How the tests of a cell went."""
+    """Results of a cell's tests."""
 
     ids: Sequence[int]
     durations: Sequence[int]
     suites: Mapping[str, tuple[int, int]]
-    """Where the tests of each suite begin and end."""
+    """First position of each suite, and one past its last."""
     bad: dict[int, Bad]
-    """By position; all others passed."""
+    """Results by position; all other tests passed."""
 
     def tally(self, suite: str) -> dict[TestOutcome, int]:
-        """How many tests of a suite had which outcome."""
+        """Return the number of tests of a suite by outcome."""
         first, last = self.suites[suite]
         counted = {TestOutcome.PASSED: last - first}
         for position, one in self.bad.items():
@@ -80,13 +80,13 @@ class Went:
 
 @dataclass
 class Suite:
-    """Every test there ever was, in the order in which it was written."""
+    """Every test that ever existed, in the order in which it was written."""
 
     size: Size
     chance: random.Random
     hostile: bool = False
     texts: dict[bytes, bytes] = field(default_factory=dict)
-    """Compressed tracebacks by their digests."""
+    """Compressed tracebacks by digest."""
     signatures: dict[str, Signature] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class Suite:
         self.ids: list[int] = []
 
     def store(self, database: Database) -> None:
-        """Give every test its number, by the product's own means."""
+        """Store the tests and the failures' signatures by the product's own functions."""
         facts = {(job, nodeid): TestFact(job, nodeid) for job, nodeid in self.named}
         numbered = TestCases(database.sessions).number(PRODUCT, facts, run="filled")
         by_key = {(fact.job, fact.nodeid): number for number, fact in numbered.items()}
@@ -125,7 +125,7 @@ class Suite:
     def go(
         self, night: int, machine: Machine, chance: random.Random, *, calm: bool = False
     ) -> Went:
-        """One cell of one night; of a calm one nothing is bad that need not be."""
+        """Return the results of one cell and night; if `calm`, only expected failures and skips."""
         positions = self._written_by(night)
         took = self._took[chance.randrange(_NOISES)]
         went = Went(
@@ -142,7 +142,7 @@ class Suite:
         return went
 
     def hang(self, went: Went, chance: random.Random) -> str:
-        """A test of a suite never came back, and those after it were never started."""
+        """Make a random test hang and the later ones of its suite not run; return the suite."""
         suite = chance.choice(sorted(went.suites))
         first, last = went.suites[suite]
         position = chance.randrange(first, last)
@@ -152,7 +152,7 @@ class Suite:
         return suite
 
     def lose(self, went: Went, chance: random.Random) -> int:
-        """The machine went away: what was collected is missing; how many were left."""
+        """Mark the tests from a random position on as missing; return the position."""
         total = len(went.ids)
         position = chance.randrange(total // 3, total)
         for after in range(position, total):
@@ -160,7 +160,7 @@ class Suite:
         return position
 
     def break_fixture(self, went: Went, chance: random.Random) -> None:
-        """A fixture fails for a whole file."""
+        """Make the tests of about a file fail in their setup."""
         first = chance.randrange(len(went.ids))
         for position in range(first, min(first + len(went.ids) // 60 + 2, len(went.ids))):
             went.bad[position] = self._broken
@@ -197,7 +197,7 @@ class Suite:
         return harmful(index, length=1_000_000 if index % 97 == 0 else 0)
 
     def _arrivals(self) -> list[int]:
-        """By test, the night that it is there from: one in ten came later than the first."""
+        """Return by test its first night; one in ten tests is added later than the first night."""
         nights = self.size.nights
         return [
             self.chance.randrange(nights) if self.chance.random() < 0.1 else 0
@@ -236,7 +236,7 @@ class Suite:
     def _say(
         self, trouble: Trouble, number: int, nodeid: str, reason: str = ""
     ) -> tuple[str, bytes, str]:
-        """Message, digest of the traceback, signature: as the product makes them."""
+        """Return message, digest of the traceback, and signature, as the product makes them."""
         said, text = trouble.told(number, nodeid or "tests/unit/test_streams.py::test_hangs")
         if self.hostile and number % 2:
             said = f"{said} {harmful(number)}"

@@ -1,4 +1,4 @@
-"""What a machine says that it is; its software is renewed now and then."""
+"""A machine's facts; its software changes with `revision`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DRIVERS = ("", "-1", "-2")
 
 
 def torch_of(revision: int, environment: str) -> str:
-    """The version that a cell had."""
+    """Return the version of torch in a cell."""
     version = _TORCHES[min(revision // 3, len(_TORCHES) - 1)]
     return f"{version}+cu130" if environment == "cu130" else f"{version}+cu128"
 
 
 def environment(machine: Machine, revision: int, name: str, trap: str) -> dict[str, object]:
-    """What the agent tells of where the jobs ran."""
+    """Return the agent's `environment` event."""
     packages = {
         package: f"{index % 5 + 1}.{(index * 3 + revision // (index % 3 + 1)) % 20}.{index % 7}"
         for index, package in enumerate(_PACKAGES)
@@ -58,7 +58,7 @@ def environment(machine: Machine, revision: int, name: str, trap: str) -> dict[s
 
 
 def facts_of(machine: Machine, zone: str, machine_id: str, trap: str) -> dict[str, str]:
-    """What the provider says."""
+    """Return the provider's facts about a machine."""
     return {
         "instance_id": machine_id,
         "instance_type": machine.instance,
@@ -72,7 +72,7 @@ def facts_of(machine: Machine, zone: str, machine_id: str, trap: str) -> dict[st
 def attestation(
     machine: Machine, revision: int, facts: Mapping[str, str], trap: str
 ) -> Attestation:
-    """Who produced the results."""
+    """Return the attestation of a cell's results."""
     devices = _devices(machine, revision, trap)
     return Attestation(facts, devices, torch_of(revision, "image"), simulated=False)
 

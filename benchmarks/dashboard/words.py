@@ -1,4 +1,4 @@
-"""Names and texts: of tests, failures, skips and benchmarks; and those that mean harm."""
+"""Names and texts of tests, failures, skips and benchmarks; and harmful variants of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPES = ("1x1", "17x33", "128x128", "4096x4096", "2x8x1024")
 
 
 def nodeids(count: int) -> list[tuple[str, str]]:
-    """So many tests, each with its suite."""
+    """Return `count` tests as (suite, node id), in the order of collection."""
     found: list[tuple[str, str]] = []
     number = 0
     while len(found) < count:
@@ -50,7 +50,7 @@ XFAIL = "known to lose precision in int8, see #4812"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A kind of failure: `{a}` and `{n}` change from time to time."""
+    """A kind of failure; `{a}` and `{n}` in its message vary."""
 
     exception: str
     message: str
@@ -59,7 +59,7 @@ class Trouble:
     reason: str = ""
 
     def told(self, number: int, test: str) -> tuple[str, str]:
-        """Message and traceback of one occurrence."""
+        """Return message and traceback of one occurrence."""
         message = self.message.format(a=f"0x7f{number * 7919 % 0xFFFFFF:06x}", n=number % 97)
         said = f"{self.exception}: {message}" if self.exception != "AssertionError" else message
         path, function = test.split("::")[0], test.split("::")[-1].split("[")[0]
@@ -86,7 +86,7 @@ _TROUBLES = (
 
 
 def troubles(count: int) -> list[Trouble]:
-    """So many kinds of failures."""
+    """Return `count` kinds of failures."""
     made = []
     for number in range(count):
         exception, message, module = _TROUBLES[number % len(_TROUBLES)]
@@ -111,7 +111,7 @@ OPERATIONS = (
 
 
 def metrics(count: int) -> list[tuple[str, dict[str, object]]]:
-    """So many benchmarks: names and parameters."""
+    """Return `count` benchmarks: names and parameters."""
     named = []
     for number in range(count):
         operation = OPERATIONS[number % len(OPERATIONS)]
@@ -139,11 +139,11 @@ HARM = (
     "tab\there\x08\x7f\x85\u2028line\u2029",
     "ｆｕｌｌｗｉｄｔｈ 漢字かな العربية עברית 🧪👩‍🔬",
 )
-"""What hurts somebody who takes text for more than text."""
+"""Texts that are harmful if they are interpreted as markup, commands or control sequences."""
 
 
 def harmful(number: int, *, length: int = 0) -> str:
-    """One of them, repeated up to a length."""
+    """Return one of `HARM`, repeated up to a length."""
     word = HARM[number % len(HARM)]
     if length <= len(word):
         return word
@@ -154,7 +154,7 @@ def harmful(number: int, *, length: int = 0) -> str:
 def spoil(
     named: Sequence[tuple[str, str]], chance: random.Random, *, share: float = 0.3
 ) -> list[tuple[str, str]]:
-    """The same tests, a part of them with names that mean harm; each stays its own."""
+    """Return the same tests, a share of them with harmful but unique names."""
     spoilt = []
     for number, (suite, nodeid) in enumerate(named):
         if chance.random() < share:

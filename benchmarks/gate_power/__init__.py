@@ -1,1 +1,1 @@
-"""What the gate promises of benchmarks, as a table that is computed: false alarms and power."""
+"""Computes the gate's false alarms and power for benchmarks, as tables."""

@@ -1,4 +1,4 @@
-"""Compute the tables, hold them against what is promised, and write them into the documentation.
+"""Compute the tables, compare them with the promises, and write them into the documentation.
 
 Run it as `python -m benchmarks.gate_power`, or `make gate-power`: up to 20 minutes on two cores.
 """
@@ -19,7 +19,7 @@ from benchmarks.gate_power.tables import Promise, markdown, promises
 
 
 def compute() -> tuple[dict[str, list[Tally]], list[Seen]]:
-    """Every row of every table, told of as it comes."""
+    """Return all rows of all tables, and print each row when it is computed."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         trends = [pool.submit(observe, noise) for noise in NIGHTS]
         rows = {
@@ -37,7 +37,7 @@ def compute() -> tuple[dict[str, list[Tally]], list[Seen]]:
 
 
 def told(promise: Promise) -> str:
-    """One promise, for a person."""
+    """Return one promise as a sentence."""
     limit = (
         f"at most {promise.at_most:.0%}"
         if promise.at_most is not None
@@ -48,7 +48,7 @@ def told(promise: Promise) -> str:
 
 
 def main() -> int:
-    """Compute; 1 when a promise is broken."""
+    """Compute; return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-write", action="store_true", help="leave the documentation as it is")
     args = parser.parse_args()
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def summary(held: list[Promise], seconds: float) -> str:
-    """The last line: the worst figure of each kind."""
+    """Return the last line: the worst figure of each kind."""
     kinds: dict[str, list[float]] = {}
     for one in held:
         kinds.setdefault(one.words.partition(",")[0], []).append(

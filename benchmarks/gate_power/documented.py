@@ -1,7 +1,7 @@
-"""The generated section of docs/explanation/statistics.md, and whether it is of this version.
+"""The generated section of docs/explanation/statistics.md, and whether it is up to date.
 
-Beside the tables stands a sample: what a few releases and series of every kind come to now. A
-change of the statistics changes it, and the tables must be computed again.
+The section has a sample, the results of a few releases and series of every kind. A change of the
+statistics changes the sample, and the tables must be computed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOUR_DIGITS = 4
 
 
 def sample() -> str:
-    """A digest of what is computed now, in seconds."""
+    """Return a digest of the current sample, which is computed in seconds."""
     seen: list[object] = []
     for noise in TURNS:
         tally = simulate(Scenario(noise=noise, slowdown=SLOWER, slow=1), releases=1)
@@ -33,19 +33,19 @@ def sample() -> str:
 
 
 def written() -> tuple[str, str]:
-    """The sample of the page, and the digest of its tables as they were computed."""
+    """Return the sample of the page, and the digest of its tables when they were computed."""
     head = _section(PAGE.read_text("utf-8")).partition("\n")[0]
     _, of_sample, of_text = head.removesuffix(" -->").removeprefix("<!-- ").split()
     return of_sample, of_text
 
 
 def tables() -> str:
-    """The digest of the page's tables as they stand there."""
+    """Return the digest of the page's present tables."""
     return _digest(_section(PAGE.read_text("utf-8")).partition("\n")[2].strip())
 
 
 def write(text: str) -> None:
-    """Put new tables onto the page."""
+    """Write new tables to the page."""
     page = PAGE.read_text("utf-8")
     head = f"{_BEGIN}{sample()} {_digest(text.strip())} -->"
     PAGE.write_text(page.replace(_section(page), f"{head}\n\n{text.strip()}\n\n"), "utf-8")

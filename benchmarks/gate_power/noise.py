@@ -1,6 +1,6 @@
-"""What machines do to measurements: families of noise, with fixed seeds.
+"""Families of measurement noise, with fixed seeds.
 
-Everything is a logarithm: 0.01 is 1 % of the true value. `size` is the standard deviation of the
+All values are logarithms: 0.01 is 1 % of the true value. `size` is the standard deviation of the
 undisturbed part.
 """
 
@@ -19,13 +19,13 @@ Noise = Callable[[np.random.Generator, Shape, float], Values]
 
 SEED = 20260120
 PAIRS_A_LAUNCH = 2
-"""What resident arms take before they are started anew, where that costs little."""
+"""Pairs that resident arms take before a restart, if a restart costs little."""
 DRIFT_PER_TURN = 0.0025
-"""A machine that becomes 10 % slower in 40 turns."""
+"""Drift per turn of a machine that becomes 10 % slower in 40 turns."""
 
 
 def generator(*where: str | int) -> np.random.Generator:
-    """Its own stream for every place in the table, whatever else is computed."""
+    """Return a random generator for a place in the tables, independent of all others."""
     words = [one if isinstance(one, int) else zlib.crc32(one.encode()) for one in where]
     return np.random.default_rng([SEED, *words])
 
@@ -39,7 +39,7 @@ def _heavy(rng: np.random.Generator, shape: Shape, size: float) -> Values:
 
 
 def _outliers(rng: np.random.Generator, shape: Shape, size: float) -> Values:
-    """Three of a hundred take 10 to 65 % longer."""
+    """Return noise in which 3 % of the values take 10 to 65 % longer."""
     far = (rng.random(shape) < 0.03) * rng.uniform(0.1, 0.5, shape)
     return _normal(rng, shape, size) + far
 
@@ -49,7 +49,7 @@ def _skewed(rng: np.random.Generator, shape: Shape, size: float) -> Values:
 
 
 def _two_levels(rng: np.random.Generator, shape: Shape, size: float) -> Values:
-    """A clock that is high or low, by chance."""
+    """Return noise of a clock that is high or low by chance."""
     return size * (0.3 * rng.standard_normal(shape) + 1.9 * (rng.random(shape) < 0.5))
 
 
@@ -58,18 +58,18 @@ def _drift(rng: np.random.Generator, shape: Shape, size: float) -> Values:
 
 
 def _warming(rng: np.random.Generator, shape: Shape, size: float) -> Values:
-    """8 % slower in the end, most of it within 15 turns."""
+    """Return noise of a machine that becomes 8 % slower, most of it within 15 turns."""
     return _normal(rng, shape, size) - 0.08 * np.exp(-np.arange(shape[-1]) / 15)
 
 
 def _shared(rng: np.random.Generator, shape: Shape, size: float) -> Values:
-    """Half of the variance is the machine's, the same for all benchmarks."""
+    """Return noise of which half the variance is the machine's, the same for all benchmarks."""
     mine, all_alike = rng.standard_normal(shape), rng.standard_normal(shape[-1])
     return size * (mine + all_alike) / np.sqrt(2)
 
 
 def _wandering(rng: np.random.Generator, shape: Shape, size: float, rho: float) -> Values:
-    """Each value keeps a share of the one before."""
+    """Return noise in which each value keeps a share of the one before."""
     fresh = size * np.sqrt(1 - rho**2) * rng.standard_normal(shape)
     values = np.empty(shape)
     values[..., 0] = size * rng.standard_normal(shape[:-1])
@@ -79,7 +79,7 @@ def _wandering(rng: np.random.Generator, shape: Shape, size: float, rho: float) 
 
 
 def _launches(rng: np.random.Generator, shape: Shape, size: float) -> Values:
-    """Each process of each arm has a level of its own; they differ as much as turns do."""
+    """Return noise in which each process has a level of its own, as variable as the turns."""
     turn = np.arange(shape[-1])
     launch, arm = turn // (2 * PAIRS_A_LAUNCH), np.isin(turn % 4, (1, 2))
     levels = _normal(rng, (*shape[:-1], 2 * (launch[-1] + 1)), size)
@@ -99,7 +99,7 @@ TURNS: Mapping[str, Noise] = {
     "wandering (ρ 0.5)": partial(_wandering, rho=0.5),
     BY_LAUNCH: _launches,
 }
-"""Of turns, along the last axis in the order of time."""
+"""Families of the noise of turns, in the order of time along the last axis."""
 NIGHTS: Mapping[str, Noise] = {
     "normal": _normal,
     "heavy tails (t3)": _heavy,
@@ -109,4 +109,4 @@ NIGHTS: Mapping[str, Noise] = {
     "wandering (ρ 0.5)": partial(_wandering, rho=0.5),
     "wandering (ρ 0.7)": partial(_wandering, rho=0.7),
 }
-"""Of medians of runs."""
+"""Families of the noise of the medians of runs."""

@@ -1,7 +1,7 @@
-"""Simulated releases of a hundred benchmarks, decided by what the product decides with.
+"""Simulated releases of a hundred benchmarks, decided by the product's own functions.
 
-Turns are taken as the agent takes them, subject, baseline, baseline, subject, until its own rule
-has enough of them; the ruling is `decide` with the statistics of the controller.
+Turns are taken in the agent's order (subject, baseline, baseline, subject), until its own rule has
+enough of them; the ruling is `decide` with the statistics of the controller.
 """
 
 from __future__ import annotations
@@ -23,66 +23,66 @@ from runners.agent.paired_benchmark import known_to
 BENCHMARKS = 100
 BUDGET = 0.03
 SLOWER = 0.05
-"""What must be found."""
+"""Slow-down that must be detected."""
 QUIET = 300
-"""Releases in which nothing is slower: none with an alarm says at most 1 %, with 95 %."""
+"""Number of releases without a slow-down: no alarm in them means at most 1 %, with 95 %."""
 EFFECTS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
 RULE = PerformanceRule(budgets=())
 SAMPLING = Baseline()
-"""How many turns: a fifth of the budget, as the page advises."""
+"""Number of turns: the precision is a fifth of the budget, as the page advises."""
 _OUTCOMES = ("ok", "violated", "unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One row: how a hundred benchmarks of many releases are."""
+    """One row: the benchmarks of many simulated releases."""
 
     noise: str
     slowdown: float = 0.0
     slow: int = 0
-    """So many benchmarks are slower by that; all the others are as before."""
+    """Number of benchmarks that are slower by `slowdown`; all others are unchanged."""
     size: float = 0.01
     precision: float | None = SAMPLING.half_width
-    """Where the agent stops; None takes `pairs` of them."""
+    """The agent's precision; None takes exactly `pairs`."""
     pairs: int = SAMPLING.max_pairs
-    """The most, or exactly so many."""
+    """The maximum number of pairs, or their exact number."""
     releases: int = 100
 
     @property
     def launch(self) -> int:
-        """How many pairs one start of both arms takes."""
+        """Number of pairs that one start of both arms takes."""
         return PAIRS_A_LAUNCH if self.noise == BY_LAUNCH else SAMPLING.max_pairs
 
     @property
     def is_regression(self) -> bool:
-        """Some are slower than allowed."""
+        """Whether some benchmarks are slower than allowed."""
         return self.slow > 0 and self.slowdown > BUDGET
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a scenario."""
+    """Results of a scenario."""
 
     scenario: Scenario
     releases: int = 0
     alarms: int = 0
-    """Releases with a violation where none was due."""
+    """Number of releases with a false alarm."""
     slow: int = 0
     found: int = 0
     passed: int = 0
-    """Slow ones that were let through."""
+    """Number of slow benchmarks that were not found."""
     first: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OUTCOMES, 0))
-    """What became of the first benchmark, by outcome."""
+    """Number of outcomes of the first benchmark, by outcome."""
     pairs: list[int] = field(default_factory=list)
     detectable: list[float] = field(default_factory=list)
     p: float = 0.0
-    """The sum of all: what shows that something computes otherwise than before."""
+    """Sum of all ratios, which shows whether the computation changed."""
     rivals: dict[str, list[int]] = field(default_factory=dict)
-    """By rule: releases with a false alarm, slow ones found, alarms of the first benchmark."""
+    """By rule: releases with a false alarm, slow benchmarks found, alarms of the first one."""
 
 
 def simulate(scenario: Scenario, *, releases: int | None = None) -> Tally:
-    """Decide about so many releases, or as many as the scenario wants."""
+    """Simulate `releases` releases, or as many as the scenario requests."""
     tally, statistics = Tally(scenario), PairedStatistics()
     tally.rivals = {name: [0, 0, 0] for name in RIVALS}
     slow = np.arange(BENCHMARKS) < scenario.slow
@@ -103,7 +103,7 @@ def simulate(scenario: Scenario, *, releases: int | None = None) -> Tally:
 
 
 def _place(scenario: Scenario) -> tuple[str | int, ...]:
-    """Where the numbers come from: the same turns, however many of them are then taken."""
+    """Return the key of the random numbers: the same turns, however many are taken."""
     return (
         scenario.noise,
         round(scenario.size * 1e6),
@@ -113,7 +113,7 @@ def _place(scenario: Scenario) -> tuple[str | int, ...]:
 
 
 def _turns(rng: np.random.Generator, scenario: Scenario, slow: Values) -> tuple[Values, Values]:
-    """Logarithms of the turns of both arms, by benchmark."""
+    """Return the logarithms of the turns of both arms, by benchmark."""
     pairs = SAMPLING.max_pairs
     turns = TURNS[scenario.noise](rng, (BENCHMARKS, 2 * pairs), scenario.size)
     place = np.arange(2 * pairs) % 4
@@ -166,7 +166,7 @@ def _count_rivals(tally: Tally, rng: np.random.Generator, subject: Values, slow:
 
 
 def scenarios() -> Mapping[str, tuple[Scenario, ...]]:
-    """All of them, by the table they stand in."""
+    """Return all scenarios, by table."""
     one = {"noise": "normal", "slow": 1, "slowdown": SLOWER}
     return {
         "families": tuple(

@@ -1,4 +1,4 @@
-"""What others do with a night's benchmarks: rules over fresh machines, on the very same turns."""
+"""Rules of other tools for nightly benchmarks on fresh machines, over the same turns."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from scipy.stats import mannwhitneyu
 from benchmarks.gate_power.noise import Noise, Values
 
 BETWEEN_MACHINES = 0.015
-"""Standard deviation from one rented machine to the next of its kind."""
+"""Standard deviation between rented machines of one kind."""
 HISTORY = 20
 TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Nights:
-    """What rules over history look at, as logarithms, by benchmark."""
+    """Input of the rules over history: logarithms, by benchmark."""
 
     tonight: Values
     """Turns of the subject."""
     last_night: Values
     """Turns of the baseline, on last night's machine."""
     history: Values
-    """The medians of earlier nights."""
+    """Medians of earlier nights."""
 
 
 def nights(rng: np.random.Generator, noise: Noise, size: float, subject: Values) -> Nights:
-    """Tonight's turns of the subject, on a machine of its own, after as many nights as needed."""
+    """Return the subject's turns on a machine of its own, with the history that rules need."""
     count = len(subject)
     machines = BETWEEN_MACHINES * rng.standard_normal((count, HISTORY + 1))
     before = noise(rng, (count, HISTORY, TURNS), size) + machines[:, :HISTORY, np.newaxis]
@@ -41,18 +41,18 @@ def nights(rng: np.random.Generator, noise: Noise, size: float, subject: Values)
 
 
 def _seven_percent(seen: Nights) -> Values:
-    """The plain rule: 7 % above last night's median."""
+    """Return alarms of the plain rule: 7 % above last night's median."""
     return np.median(seen.tonight, axis=1) - np.median(seen.last_night, axis=1) > np.log(1.07)
 
 
 def _z_of_five(seen: Nights) -> Values:
-    """Five standard deviations above the mean of the last twenty nights."""
+    """Return alarms of: five standard deviations above the mean of the last twenty nights."""
     spread = seen.history.std(axis=1, ddof=1)
     return np.median(seen.tonight, axis=1) - seen.history.mean(axis=1) > 5 * spread
 
 
 def _mann_whitney(seen: Nights) -> Values:
-    """One machine against one machine, as if their turns were comparable; p <= 0.01."""
+    """Return alarms of the Mann-Whitney test of two machines' turns; p <= 0.01."""
     found = mannwhitneyu(
         seen.tonight, seen.last_night, alternative="greater", axis=1, method="asymptotic"
     )

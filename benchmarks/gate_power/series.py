@@ -1,4 +1,4 @@
-"""Simulated histories of eighty nights, looked at by the product's detector and by plain rules."""
+"""Simulated histories of eighty nights, for the product's detector and for plain rules."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ POINTS = 80
 SIZE = 0.02
 STEP = 0.05
 AGO = (3, 5, 8)
-"""Nights since the step."""
+"""Ages of the step, in nights."""
 NEAR = 2
-"""A change point is found where it is told of no further away than this."""
+"""Maximum distance in nights between a step and the change point that counts as found."""
 HISTORY = 20
 SERIES = 600
 
 
 @dataclass(slots=True)
 class Seen:
-    """What came of one family of noise."""
+    """Results for one family of noise."""
 
     noise: str
     series: int = 0
     alarms: int = 0
-    """Series without a step in which one was seen."""
+    """Number of series without a step in which a step was found."""
     sure: int = 0
-    """Of these, such as were not called noisy."""
+    """Number of these series that were not reported as noisy."""
     noisy: int = 0
     found: dict[int, int] = field(default_factory=dict)
-    """By the nights since, steps that were found, by a series that was not called noisy."""
+    """By age of the step: number of steps found in series that were not reported as noisy."""
     rules: dict[str, list[int]] = field(default_factory=dict)
-    """By rule: series with a false alarm, steps seen within the last `AGO`."""
+    """By rule: series with a false alarm, and steps found within the last `AGO`."""
     p: float = 0.0
 
 
 def observe(noise: str, *, series: int = SERIES) -> Seen:
-    """Look at so many series without a step, and at as many with one, at each age."""
+    """Examine `series` series without a step, and as many with a step of each age."""
     seen, detector = Seen(noise), StepDetector()
     seen.found = dict.fromkeys(AGO, 0)
     seen.rules = {name: [0, 0] for name in RULES}
@@ -71,12 +71,12 @@ def _is_found(detector: StepDetector, seen: Seen, values: Values, ago: int) -> b
 
 
 def _seven_percent(values: Values) -> Values:
-    """By night, after the history: 7 % above the night before."""
+    """Return alarms by night: 7 % above the night before."""
     return np.diff(values[HISTORY - 1 :]) > np.log(1.07)
 
 
 def _z_of_five(values: Values) -> Values:
-    """By night: five standard deviations above the mean of the twenty nights before."""
+    """Return alarms by night: five standard deviations above the mean of twenty nights before."""
     before = np.lib.stride_tricks.sliding_window_view(values, HISTORY)[:-1]
     spread = before.std(axis=1, ddof=1)
     return values[HISTORY:] - before.mean(axis=1) > 5 * spread

@@ -1,4 +1,4 @@
-"""What was computed, as Markdown, and what of it is promised."""
+"""The tables as Markdown, and the promises about their figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TREND_PROMISED = ("normal", "heavy tails (t3)", "3 % outliers")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A floor: what must hold, and what was seen."""
+    """A floor: the required and the computed figure."""
 
     words: str
     seen: float
@@ -37,14 +37,14 @@ class Promise:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it holds."""
+        """Whether the promise holds."""
         return (self.at_most is None or self.seen <= self.at_most) and (
             self.at_least is None or self.seen >= self.at_least
         )
 
 
 def promises(results: Results, trends: Sequence[Seen]) -> Iterator[Promise]:
-    """Every floor."""
+    """Yield every promise."""
     for tally in results["families"]:
         noise = tally.scenario.noise
         if tally.scenario.slow == 0:
@@ -66,7 +66,7 @@ def promises(results: Results, trends: Sequence[Seen]) -> Iterator[Promise]:
 
 
 def markdown(results: Results, trends: Sequence[Seen]) -> str:
-    """The generated section of the documentation."""
+    """Return the generated section of the documentation."""
     parts = (
         _families(results["families"]),
         _effects(results["effects"]),

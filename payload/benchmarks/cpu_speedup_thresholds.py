@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _asked(group: str, only: str) -> bool:
-    """May a row of the group be wanted?"""
+    """Return whether rows of the group may be wanted."""
     return only.startswith(group) or group.startswith(only)
 
 

@@ -127,7 +127,7 @@ def close_within_fp8(subject: Tensor, baseline: Tensor) -> Equality:
 
 
 def _compiled(layer: nn.Module) -> nn.Module:
-    """Whole, or an error: a part that stays eager would be timed unseen."""
+    """Compile the whole layer, or raise: a part in eager mode would be timed unnoticed."""
     return torch.compile(layer, fullgraph=True)
 
 

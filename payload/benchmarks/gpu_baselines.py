@@ -102,7 +102,7 @@ def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
 
 
 def _unsloth(library: Any, layer: Any, x: Tensor) -> Tensor:
-    """Its grouped product picks the rows out of x, and puts those of the second in their order."""
+    """Compute by Unsloth's grouped product, which gathers and restores the rows itself."""
     routing, bank = layer.router(x), layer.experts
     weights, chosen = routing["expert_weights"], routing["expert_indices"].flatten()
     how = {
@@ -239,7 +239,7 @@ def _hf_static(model: nn.Module, more: dict[str, Any], ids: Tensor, new: int) ->
 
 
 def _torchao(model: nn.Module, kind: str) -> nn.Module:
-    """A copy whose linear layers torchao has made narrow; the token table stays as it is."""
+    """Return a copy with linear layers quantised by torchao; the token table is unchanged."""
     library = package("torchao.quantization")
     configs = {
         "torchao_int8": library.Int8WeightOnlyConfig,
@@ -362,7 +362,7 @@ def pattern_of(
 
 
 def _varlen(varlen: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, ends: Tensor) -> Tensor:
-    """Packed as [tokens, heads, width], each sample's documents one after the other."""
+    """Attend within documents packed as [tokens, heads, width], one sample after the other."""
     batch, _, length, _ = q.shape
     packed = [one.transpose(1, 2).flatten(0, 1) for one in (q, k, v)]
     starts = torch.arange(batch, device=q.device, dtype=torch.int32)[:, None] * length
@@ -415,7 +415,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
     x = torch.randn(batch, inner, device=device, dtype=torch.bfloat16)
 
     def equal(mine: Tensor, expected: Tensor) -> Equality:
-        """Both are e4m3's products, each with its own rounding."""
+        """Check agreement within the rounding of both e4m3 products."""
         found = close_within_fp8(mine, expected)
         return replace(found, equal=found.error <= 2 * PRODUCT_LIMIT, tolerance=2 * PRODUCT_LIMIT)
 

@@ -163,6 +163,6 @@ def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Its last line that names an error, else its last, not too long for a cell."""
+    """Return the last line that names an error, else the last line, shortened for a table cell."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     return ([line for line in lines if _NAMED.match(line)] or lines)[-1][:_CELL]

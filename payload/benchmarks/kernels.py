@@ -80,7 +80,7 @@ def quantise_rows(device: torch.device, small: bool) -> Benchmark:
         return quantised.data, quantised.scale
 
     def equal(mine: Any, theirs: Any) -> Equality:
-        """Every scale, and every number but for those that round to a neighbour."""
+        """Check that scales are equal, and numbers equal or rounded to neighbours."""
         scales = close_to(1e-3)(mine[1], theirs[1])
         apart = int((_steps(mine[0]) - _steps(theirs[0])).abs().max())
         return Equality(apart <= 1, apart, 1, "steps") if scales.equal else scales
@@ -90,7 +90,7 @@ def quantise_rows(device: torch.device, small: bool) -> Benchmark:
 
 
 def _steps(numbers: Tensor) -> Tensor:
-    """float8 numbers by their order: neighbours are 1 apart."""
+    """Map float8 numbers to their order, so that neighbours differ by 1."""
     code = numbers.view(torch.uint8).short()
     return torch.where(code >= 128, 128 - code, code)
 

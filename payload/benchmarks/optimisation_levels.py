@@ -109,7 +109,7 @@ def levels(
 
 
 class _Trace(TorchDispatchMode):
-    """Writes down what is run: operators, and of their tensors shape, layout and dtype."""
+    """Records the operators that run, with shape, layout and dtype of their tensors."""
 
     def __init__(self) -> None:
         super().__init__()

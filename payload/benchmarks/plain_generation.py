@@ -109,7 +109,7 @@ def _hf_model(config: GPT2Config) -> nn.Module:
 
 @torch.no_grad()
 def _stirred(model: nn.Module) -> nn.Module:
-    """As drawn, GPT-2 repeats one token; with wider matrices each depends on those before."""
+    """Widen the matrices in place, so that each token depends on those before; return the model."""
     for name, parameter in model.named_parameters():
         if name.endswith(("positions.weight", "wpe.weight")):
             parameter.mul_(3.0)

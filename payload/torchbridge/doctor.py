@@ -118,7 +118,7 @@ def check_package(system: SystemUnderTest) -> Finding:
 
 
 def _import_error(name: str, system: SystemUnderTest) -> str:
-    """Why a module cannot be imported; empty if it can."""
+    """Return why a module cannot be imported; empty if it can."""
     try:
         system.load(name)
     except Exception as error:  # whatever it is
@@ -171,7 +171,7 @@ def check_cores(system: SystemUnderTest, usable: int | None = None) -> Finding:
 
 
 def _usable_cores() -> int:
-    """Those that this process may run on, where the system tells."""
+    """Return the number of cores that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -194,7 +194,7 @@ def _wave(x: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _known_deprecations() -> Iterator[None]:
-    """TorchScript is a legacy: torch says so wherever it is touched, by Inductor, too."""
+    """Ignore deprecation warnings in the block: Inductor uses TorchScript, too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -283,7 +283,7 @@ def check_toolkit(system: SystemUnderTest) -> Finding:
 
 
 def _close(what: str, actual: Tensor, expected: Tensor, **details: Any) -> Finding:
-    """Passed if the numbers agree, to the precision of the actual ones."""
+    """Return a passed finding if the numbers agree within the tolerance of their dtype."""
     error, limit = relative_error(actual, expected), TOLERANCE[actual.dtype]
     message = f"{what}: relative error {error:.1e} (<= {limit:.0e})"
     if error > limit:

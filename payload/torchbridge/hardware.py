@@ -243,7 +243,7 @@ def _probe_cpu() -> Hardware:
 
 
 def _cpu_flags() -> list[str]:
-    """The first processor's, on Linux."""
+    """Return the feature flags of the first processor, on Linux; empty elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -101,8 +101,9 @@ Pass = Callable[[nn.Module, Setting], Result]
 class Terms:
     """How a pass for speed is measured.
 
-    `costly`: it costs something besides time. `gradients`: time it with gradients recorded.
-    `in_place`: it changes the model itself.
+    `costly`: the pass costs something besides time, such as precision, so its speedup must be
+    certain. `gradients`: calls are timed with gradients recorded. `in_place`: the pass changes the
+    model itself, so it is tried on a copy.
     """
 
     costly: bool = False
@@ -176,7 +177,7 @@ def _applied(one: Pass, model: nn.Module, setting: Setting) -> Result:
 
 
 def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) -> Result:
-    """Try the pass on a copy first, and apply it only if it is worth it."""
+    """Apply the pass to a copy, measure it, and apply it to the model only if it helps."""
     before = copy.deepcopy(model) if terms.in_place else model
     trial, result = _applied(one, before, setting)
     if not result.applied:
@@ -211,7 +212,7 @@ def measure(
 
 
 def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], None]:
-    """One use of the model: forward, and backward where it is to be trained."""
+    """Return a function that runs the model: forward, and in training also backward."""
 
     def call() -> None:
         with torch.set_grad_enabled(setting.training or gradients):
@@ -271,7 +272,7 @@ def preserve_state(model: nn.Module, setting: Setting) -> Iterator[None]:
 
 @torch.no_grad()
 def _moved(after: nn.Module, before: nn.Module, setting: Setting) -> float:
-    """By how much the outputs on the sample inputs differ."""
+    """Return the relative difference of the outputs on the sample inputs."""
     return relative_error(after(*setting.sample_inputs), before(*setting.sample_inputs))
 
 

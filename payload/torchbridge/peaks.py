@@ -58,5 +58,5 @@ def peak_bandwidth(hardware: Hardware) -> float | None:
 
 
 def _of_its_family(capability: tuple[int, int], least: tuple[int, int]) -> bool:
-    """Of the same major version, and not older. A later minor one is never slower per unit."""
+    """Return whether the capability has the same major version and is at least `least`."""
     return capability[0] == least[0] and capability >= least

@@ -110,7 +110,7 @@ def attained(count: int, confidence: float = 0.95) -> float:
 
 
 def _beyond(count: int, confidence: float) -> tuple[int, float]:
-    """How many values may be left out at each end, and how sure the interval of the others is."""
+    """Return how many values the interval leaves out at each end, and its confidence."""
     tosses = 2**count
     ways = tail = 1  # of fewer than `left_out` + 1 heads in `count` tosses
     left_out = 0

@@ -107,7 +107,7 @@ def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
 
 
 def _fastest(call: Call) -> tuple[Tensor, Path]:
-    """FlexAttention where blocks can be skipped, SDPA where it can say the pattern."""
+    """Compute by FlexAttention if it can skip masked blocks, else by SDPA, else by products."""
     reason, simple = None, type(call.pattern) in (Pattern, Causal)
     if not simple and call.mask is None and call.scores[2] * call.scores[3] >= LONG:
         try:

@@ -70,7 +70,7 @@ def block_mask(pattern: Pattern, scores: tuple[int, int, int, int], device: torc
 
 
 def _seen(mod: MaskMod, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """[B, H, Q / 128, K / 128] int32: how many keys the queries of a block see there."""
+    """Return how many keys are visible in each block: [B, H, Q / 128, K / 128] int32."""
     visible = mod(b.view(-1, 1, 1, 1), h.view(-1, 1, 1), q[:, None], k)
     visible = visible.expand(len(b), len(h), len(q), len(k))
     padded = F.pad(visible, (0, -len(k) % BLOCK, 0, -len(q) % BLOCK))
@@ -79,7 +79,7 @@ def _seen(mod: MaskMod, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks of each row are marked, and their columns, the marked ones first."""
+    """Return the number of marked blocks per row, and all columns, the marked ones first."""
     columns = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(dim=-1, dtype=torch.int32), columns.to(torch.int32)
 
@@ -108,7 +108,7 @@ def why_not_on(device: torch.device, *, compiled: bool = True) -> str | None:
 
 @torch.compiler.assume_constant_result
 def _no_compiler(kind: str) -> str | None:
-    """Why torch.compile makes no FlexAttention kernel for this kind of device."""
+    """Return why torch.compile makes no FlexAttention kernel for this kind of device."""
     return _look_for_compiler(kind)
 
 
@@ -131,10 +131,11 @@ def _look_for_compiler(kind: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _kernel(kind: Hashable):
-    """A compiled FlexAttention for patterns of one kind.
+    """Return a FlexAttention compiled for patterns of one kind.
 
-    torch compiles a function for 8 shapes at most, for all callers together: so each kind gets a
-    code object of its own. `fullgraph`: past the limit it raises instead of running uncompiled.
+    torch compiles a function for 8 shapes at most, for all callers together, so each kind gets a
+    code object of its own. With `fullgraph` it raises beyond this limit, instead of running
+    uncompiled.
     """
     plain = torch_flex.flex_attention
     code = plain.__code__.replace(co_name=f"flex_attention_{hash(kind) % 2**32:08x}")
@@ -174,7 +175,7 @@ def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
 
 
 def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
-    """The want of memory that an error, perhaps the compiler's, stands for."""
+    """Return the out-of-memory error among an error and its causes, or None."""
     while error is not None and not isinstance(error, torch.OutOfMemoryError):
         error = error.__cause__ or error.__context__
     return error

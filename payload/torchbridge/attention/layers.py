@@ -26,8 +26,8 @@ KeysAndValues = tuple[Tensor, Tensor]
 class MultiHeadAttention(nn.Module):
     """Self-attention with `num_heads` heads under a pattern.
 
-    `path_taken` says how the last call was computed; `fallback` why that was not the preferred
-    path, or None.
+    `path_taken` is how the last call was computed; `fallback` is why it was not computed by the
+    preferred path, or None.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         return (output, (k, v)) if use_cache else output
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q [B, H, S, D], k and v [B, G, S, D]"""
+        """Project x to q [B, H, S, D], and to k and v [B, G, S, D]."""
         if x.dim() != 3 or x.shape[-1] != self.embed_dim:
             raise ValueError(
                 f"x must be [batch, positions, {self.embed_dim}], got {tuple(x.shape)}"

@@ -165,7 +165,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _dense(call: Call) -> Dense | None:
-    """The pattern and the mask of a call as one mask; None if all is seen."""
+    """Return pattern and mask of a call as one dense mask; None if all keys are visible."""
     q, pattern = call.q, call.pattern
     if type(pattern) is Pattern and call.mask is None:
         return None  # without a look at shapes: a small call is over in microseconds

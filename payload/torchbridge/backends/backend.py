@@ -239,7 +239,7 @@ class CPUBackend(Backend):
 
 
 def _known(level: str) -> tuple[str, tuple[str, ...]]:
-    """A level's name, and a complaint if it had to be replaced."""
+    """Return a level's name, and a warning if the name is unknown and was replaced."""
     name = str(getattr(level, "value", level))
     if name in LEVELS:
         return name, ()

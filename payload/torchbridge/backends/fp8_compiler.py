@@ -164,7 +164,7 @@ class FP8Compiler:
         return SpeedupEstimate(seconds[0] / seconds[1], *seconds, tokens, factors, source)
 
     def _why_not(self, model: nn.Module) -> str | None:
-        """Why a model cannot be converted; None if it can."""
+        """Return why a model cannot be converted; None if it can."""
         if self.config.hardware.nvidia.fp8_enabled is False:
             return "the config turns FP8 off"
         if not self.supported:
@@ -182,7 +182,7 @@ class FP8Compiler:
 
 
 def _unaligned(model: nn.Module) -> list[str]:
-    """Names of the linear layers that FP8 units cannot take."""
+    """Return the names of the linear layers whose widths are not multiples of 16."""
     layers = linear_layers(model).items()
     return [n for n, m in layers if m.in_features % ALIGNMENT or m.out_features % ALIGNMENT]
 
@@ -193,7 +193,7 @@ def _linears(model: nn.Module) -> str:
 
 
 def _described(hardware: Hardware) -> tuple[Hardware, str]:
-    """With units and clocks, and who tells them: the driver, else a data sheet.
+    """Return the hardware with units and clocks, and their source: the driver or a data sheet.
 
     Raises:
         ValueError: there are no FP8 units.

@@ -232,7 +232,7 @@ def _dtypes(model: nn.Module) -> str:
 
 
 def _attention_operators(modules: list[nn.MultiheadAttention]) -> str:
-    """What each module computes itself with, seen on two tokens, gradients not forbidden."""
+    """Return the attention operator of each module, observed on two tokens."""
     return _tally(f"module(s) by {_attention_operator(module)}" for module in modules)
 
 
@@ -254,14 +254,14 @@ def _compiled(model: nn.Module, setting: Setting) -> nn.Module:
 
 
 def _graphs() -> int:
-    """How many graphs this process has compiled."""
+    """Return the number of graphs that torch has compiled in this process."""
     from torch._dynamo.utils import counters  # a second to import
 
     return counters["stats"]["unique_graphs"]
 
 
 def _runs_compiled(call: Callable[[], object]) -> bool:
-    """Does it run a graph that was compiled for an earlier model of the same form?"""
+    """Return whether a call runs a graph that was compiled for an earlier model of this form."""
     with torch.autograd.profiler.profile() as profile:
         call()
     return any(event.name.startswith("Torch-Compiled Region") for event in profile.function_events)
@@ -271,7 +271,7 @@ def _runs_compiled(call: Callable[[], object]) -> bool:
 
 
 def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """Names of convolutions, and of the norms that may be folded into them."""
+    """Yield the names of each convolution and of the norm that may be folded into it."""
     graph = fx.Tracer().trace(model)
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
     modules = dict(model.named_modules())
@@ -293,7 +293,7 @@ def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def _narrowed(model: nn.Module, dtype: torch.dtype) -> Result:
-    """Parameters and buffers from float32 to `dtype`, inputs and outputs cast on their way."""
+    """Convert float32 parameters and buffers to `dtype`, and cast inputs and outputs in hooks."""
     name = str(dtype).removeprefix("torch.")
     if any(p.dtype != torch.float32 for p in model.parameters()):
         return model, PassResult(name, False, reason=f"not a float32 model: {_dtypes(model)}")
@@ -314,13 +314,13 @@ def _cast_output(dtype: torch.dtype, _: nn.Module, __: tuple, output: Any) -> An
 
 
 def _cast(data: Any, old: torch.dtype, new: torch.dtype) -> Any:
-    """The `old` ones among nested tensors as `new`."""
+    """Convert the tensors of dtype `old` in nested data to `new`."""
     return tree_map_only(Tensor, lambda t: t.to(new) if t.dtype == old else t, data)
 
 
 @torch.no_grad()
 def _float16_error(model: nn.Module, setting: Setting) -> float:
-    """What float16 would do to the outputs on the sample inputs."""
+    """Return the relative error of a float16 copy of the model on the sample inputs."""
     with evaluating(model):
         expected = model(*setting.sample_inputs)
         trial, _ = _narrowed(copy.deepcopy(model), torch.float16)

@@ -212,7 +212,7 @@ def create_xla_integration(
 
 
 def _found(xla: XLA | None) -> tuple[XLA | None, str | None]:
-    """torch_xla in front of a TPU, or why there is none; by default the installed one."""
+    """Return (torch_xla, None) if it computes on a TPU, else (None, reason)."""
     try:
         xla = xla or load()
     except NotAvailable as error:

@@ -125,6 +125,6 @@ def _error(subject: Tensor, baseline: Tensor) -> float:
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    """In float64; a large one that fits into float32 stays there, as memory may not do for more."""
+    """Convert to float64; large tensors that fit into float32 become float32, to save memory."""
     narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
     return tensor.float() if narrow and tensor.numel() > _LARGE else tensor.double()

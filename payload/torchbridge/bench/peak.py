@@ -49,9 +49,9 @@ def _by_allocator(arm: Arm, device: torch.device) -> Peak:
 
 
 def _by_process(arm: Arm, proc: Path) -> Peak:
-    """The kernel's count of the process's pages: what the C library had kept is given back first.
+    """Measure one call by the kernel's count of resident pages, after releasing cached memory.
 
-    Small next to it, an arm's memory does not show, as it fits into what is resident already.
+    The memory of an arm that fits into pages which are resident already is not counted.
     """
     gc.collect()
     give_back()

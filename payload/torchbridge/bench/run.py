@@ -157,7 +157,7 @@ class Limits:
         return quads >= self._most or spent_s >= self.budget_s or self._known(samples, quads)
 
     def _known(self, samples: list[Sample], quads: int) -> bool:
-        """Looked at ever more seldom: who looks after every quad stops where chance is kind."""
+        """Return whether the interval is precise; looks ever more rarely, to avoid chance hits."""
         if self._precision is None or quads < self._look_at:
             return False
         self._look_at = quads * _LOOKS

@@ -33,7 +33,7 @@ class Sensors:
         root: Path = Path("/"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root` is the folder of sys and proc."""
+        """Open the sensors of `device`; `root` is the parent folder of `sys` and `proc`."""
         self._nvidia = NvmlSensors.open(device) if device.type == "cuda" else None
         self._root = root
         self._clock = clock
@@ -160,5 +160,5 @@ def _text(path: Path) -> str:
 
 
 def _numbers(texts: Iterable[str]) -> list[float]:
-    """Those that are numbers."""
+    """Return the texts that are numbers, as floats."""
     return [float(text) for text in map(str.strip, texts) if _NUMBER.fullmatch(text)]

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 def _words(name: str, meaning: str, values: str) -> type[Enum]:
-    """An enum of strings whose members are called like their values."""
+    """Create an enum of strings whose member names are their values in upper case."""
     members = {value.upper(): value for value in values.split()}
     made = Enum(name, members, type=str, module=__name__)
     made.__doc__ = meaning

@@ -81,13 +81,13 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _types(cls: type[Settings]) -> dict[str, Any]:
-    """Each setting's type, evaluated once per class."""
+    """Return the type of each setting, evaluated once per class."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
 def _as(wanted: Any, value: Any, where: str) -> Any:
-    """`value` as the type wanted: a class, or `class | None`."""
+    """Return `value` converted to the wanted type: a class, or `class | None`."""
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
     if value is None and types.NoneType in options:
         return None

@@ -50,7 +50,7 @@ Inputs = Union[Tensor, Sequence[Tensor]]  # noqa: UP007  evaluated by Python 3.1
 
 
 def _facts(texts: Mapping[str, str]) -> OptimizationMetadata | None:
-    """The metadata among texts by name; None in files of others."""
+    """Return the metadata stored in a file's texts; None if another program wrote the file."""
     return OptimizationMetadata.from_json(texts[KEY]) if texts.get(KEY) else None
 
 
@@ -64,7 +64,7 @@ def _publish(
     write: Callable[[Plan, Path, str], None],
     load: Callable[[Path], LoadedFile],
 ) -> ExportResult:
-    """`publish` by the plan that the options `dynamic` and `checks` make."""
+    """Call `publish` with a plan made from the options `dynamic` and `checks`."""
     suffix = SUFFIXES.get(name)
     if suffix and Path(path).suffix != suffix:
         raise ValueError(f"{name}: the path must end in {suffix!r}, got {str(path)!r}")
@@ -147,7 +147,7 @@ def export_to_onnx(
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the exporter's notes to its own developers; whether the file is good is verified."""
+    """Suppress the ONNX exporter's log and warnings in the block; the file is verified later."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -294,7 +294,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 def _wiped(model: nn.Module) -> nn.Module:
-    """A copy in eval mode that knows none of the numbers."""
+    """Return a copy in eval mode with erased weights: NaN, or 0 for integers."""
     wiped = copy.deepcopy(model).eval()
     with torch.no_grad():
         for tensor in wiped.state_dict().values():
@@ -347,7 +347,7 @@ def load_torchscript(path: str | Path) -> LoadedFile:
 
 @contextlib.contextmanager
 def _undeprecated() -> Iterator[None]:
-    """Without torch's advice to use torch.export: whoever calls this asked for the old format."""
+    """Suppress torch's deprecation warning for TorchScript in the block."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
         yield

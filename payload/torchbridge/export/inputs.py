@@ -117,7 +117,7 @@ def _enough(checks: Sequence[Inputs], *, moving: bool) -> None:
 
 
 def _sizes(sample: Inputs, axes: Sequence[Mapping[int, Dim]]) -> dict[str, tuple[int, Dim, int]]:
-    """Per dynamic axis by name: its size in the sample, the Dim, another allowed size."""
+    """Return by name of a dynamic axis: its sample size, the Dim, and another allowed size."""
     sizes: dict[str, tuple[int, Dim, int]] = {}
     for tensor, mapping in zip(sample, axes, strict=True):
         for axis, dim in mapping.items():
@@ -144,7 +144,7 @@ def _shape(tensor: Tensor, mapping: Mapping[int, Dim], way: Mapping[str, int]) -
 
 
 def _like(tensor: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Numbers drawn from the tensor's own, so that ids stay ids; normal ones if all are equal."""
+    """Draw numbers from the tensor's own, so that ids stay valid; normal ones if all are equal."""
     own = tensor.detach().cpu().flatten()
     if not own.numel():
         raise ValueError(f"an input of shape {tuple(tensor.shape)} has no numbers: pass checks=")
@@ -157,7 +157,7 @@ def _like(tensor: Tensor, shape: tuple[int, ...], generator: torch.Generator) ->
 
 
 def _example(sample: Inputs, axes: Sequence[Mapping[int, Dim]]) -> Inputs:
-    """The sample, with its dynamic axes repeated until they are two long."""
+    """Return a copy of the sample whose dynamic axes of size 1 are repeated to size 2."""
     example = []
     for tensor, mapping in zip(sample, axes, strict=True):
         for axis in mapping:

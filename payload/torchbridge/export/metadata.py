@@ -26,15 +26,15 @@ KEY = "torchbridge"  # under which it is stored in the formats that hold texts b
 
 
 class _Facts:
-    """Frozen facts as JSON knows them, and back: tuples are its lists, parts its dictionaries."""
+    """Base class of metadata that converts to and from JSON's dictionaries and lists."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """Return the fields as dictionaries, lists and values of JSON."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`.
+        """Build from the result of `to_dict`.
 
         Raises:
             ValueError: an unknown key.

@@ -191,7 +191,7 @@ def _compared(
 
 
 def _copies(inputs: Inputs) -> Inputs:
-    """A model may write into its inputs."""
+    """Copy the inputs, because a model may write into them."""
     return tuple(tensor.clone() for tensor in inputs)
 
 
@@ -234,7 +234,7 @@ def publish(
 
 
 def _loaded(load: Callable[[Path], LoadedFile], draft: Path) -> Callable[..., Any]:
-    """The file as something to run; one that cannot be loaded fails on every input."""
+    """Return a function that runs the file; if it cannot be loaded, every call of it raises."""
     try:
         return load(draft)
     except (ExportMismatch, ExportUnavailable):

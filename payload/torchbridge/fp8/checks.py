@@ -47,7 +47,7 @@ def get_fp8_info(device: torch.device | None = None) -> dict[str, Any]:
 
 
 def _product(device: torch.device) -> Path:
-    """How a product of e4m3 matrices is computed."""
+    """Return the path of a product of e4m3 matrices."""
     dtype = native_dtype(FP8Dtype.E4M3, device)
     return find_path(device, dtype, dtype, torch.float32, single=True)
 
@@ -76,7 +76,7 @@ def validate_fp8_setup(device: torch.device | None = None) -> dict[str, Any]:
 
 
 def _layer_errors(x: Tensor, generator: torch.Generator) -> dict[str, tuple[float, float]]:
-    """Errors and limits of a layer's output and gradients."""
+    """Return (error, limit) of a layer's output and of both gradients, by name."""
     layer = NativeFP8Linear(128, 96, bias=False, path="auto", device=x.device)
     x, weight = x.clone().requires_grad_(), layer.weight
     gradient = torch.randn(64, 96, generator=generator).to(x.device)

@@ -86,7 +86,7 @@ def replacements_of(
 
 
 def _native(linear: nn.Linear, settings: dict[str, object]) -> nn.Linear:
-    """A NativeFP8Linear in the place of `linear`."""
+    """Return a NativeFP8Linear with the parameters and mode of `linear`."""
     widths = linear.in_features, linear.out_features
     layer = NativeFP8Linear(*widths, linear.bias is not None, device="meta", **settings)
     return adopt(linear, layer)

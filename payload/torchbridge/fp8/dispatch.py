@@ -60,7 +60,7 @@ class Job:
 
     @property
     def _numbers(self) -> tuple[int, int, int]:
-        """How many there are of x, weight and output."""
+        """How many numbers x, weight and output have."""
         rows, inner, columns = self.rows, self.inner, self.columns
         return rows * inner, columns * inner, rows * columns
 
@@ -84,7 +84,7 @@ class Job:
         return kernels
 
     def _products(self) -> Iterator[tuple[int, int, int, int]]:
-        """Of each product: operands, results, bytes of a result, how many numbers it sums."""
+        """Yield per product: numbers of operands and results, bytes per result, summed length."""
         x, weight, out = self._numbers
         yield x + weight, out, self.dtype.itemsize, self.inner
         if self.training:  # by the input, and by the weight in its own dtype
@@ -110,10 +110,10 @@ class Job:
         return kernels
 
     def _quantised(self, count: int, size: int) -> list[int]:
-        """Bytes of the kernels that quantise `count` numbers of `size` bytes.
+        """Return the bytes moved by each kernel that quantises `count` numbers of `size` bytes.
 
-        One scale of a tensor takes a look at all of it before; those of rows and blocks are found
-        on the way, in eager mode those of rows alone, by a kernel of `torchbridge.kernels`.
+        A single scale needs a pass over the whole tensor first. Scales of rows and blocks need no
+        such pass; in eager mode only those of rows, by a kernel of `torchbridge.kernels`.
         """
         if self.granularity == "row" or (self.fused and self.granularity != "tensor"):
             return [(size + 1) * count]
@@ -216,7 +216,7 @@ def _choose_for(job: Job, device: str) -> Choice:
 
 
 def _number(dtype: torch.dtype, hardware: Hardware) -> str:
-    """The kind of number whose peak a product of `dtype` has."""
+    """Return the number format whose peak rate applies to a product of `dtype`."""
     if dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
         return "tf32" if hardware.has("tf32") else "fp32"
     return NAMES.get(dtype, str(dtype))

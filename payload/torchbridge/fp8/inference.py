@@ -91,7 +91,7 @@ class FP8InferenceLinear(PinnedDtypes):
         return out.reshape(*x.shape[:-1], self.out_features)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Path]:
-        """x [M, in], quantised, times the weight transposed, plus the bias."""
+        """Quantise x [M, in], multiply it by the transposed weight, and add the bias."""
         fmt = format_of(self.weight.dtype)
         if self.input_scale is None:
             a = quantised(x, fmt, self.input_kind)
@@ -102,14 +102,14 @@ class FP8InferenceLinear(PinnedDtypes):
         return scaled_matmul(a, b, bias, out_dtype=x.dtype, path=path, fast_accum=self.fast_accum)
 
     def _product_of(self, x: Tensor) -> Path:
-        """How a float8 product of x [M, in] would be computed."""
+        """Return the path of a float8 product of x [M, in]."""
         blocks = self.input_kind is Granularity.BLOCK and self.in_features > BLOCK
         heights = (1, BLOCK if self.out_features > 1 else 1) if blocks else None
         single, dtype = self.input_kind is Granularity.TENSOR, self.weight.dtype
         return find_path(x.device, dtype, dtype, x.dtype, single=single, heights=heights)
 
     def _choose(self, x: Tensor) -> Choice:
-        """Float8 or the widened weight, for x [M, in]."""
+        """Choose for x [M, in] between the float8 product and the weight cast to x's dtype."""
         columns, inner = self.weight.shape  # known while tracing, in_features may be a symbol
         split = self._product_of(x).splits is not None
         how = self.input_kind.value, False, True, True, split  # quantised, and nothing else
@@ -225,12 +225,12 @@ class FP8InferenceEngine:
         }
 
     def _layers(self) -> dict[str, FP8InferenceLinear]:
-        """The converted layers by name."""
+        """Return the converted layers by name."""
         modules = self._prepared().named_modules()
         return {name: one for name, one in modules if isinstance(one, FP8InferenceLinear)}
 
     def _prepared(self) -> nn.Module:
-        """The float8 model, if it was made."""
+        """Return the float8 model. Raises RuntimeError before `prepare`."""
         if self.model is None:
             raise RuntimeError("the engine is not prepared: call prepare() first")
         return self.model
@@ -239,7 +239,7 @@ class FP8InferenceEngine:
 def _largest_inputs(
     model: nn.Module, layers: Iterable[nn.Linear], batches: Iterable[Tensor]
 ) -> dict[nn.Module, Tensor]:
-    """The largest magnitude that each layer was given for these batches, float32 []."""
+    """Return the largest magnitude of each layer's inputs in these batches, float32 []."""
     amax: dict[nn.Module, Tensor] = {}
 
     def record(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:

@@ -142,7 +142,7 @@ class NativeFP8Linear(nn.Linear):
     def sync_weights(self) -> FP8QuantizedTensor:
         """Quantise the weight once for all later calls in eval mode, compiled or not.
 
-        Call it again after the weight has changed; moving the layer drops it.
+        Call it again after the weight has changed. Moving the layer drops the quantised weight.
         """
         self._synced = self._quantized_now()
         return self._synced
@@ -152,7 +152,7 @@ class NativeFP8Linear(nn.Linear):
         return self.quantize("weight", self.weight)
 
     def _state(self) -> object:
-        """What the quantised weight depends on; None where it is not to be kept."""
+        """Return a key of all that the quantised weight depends on; None if it cannot be cached."""
         if self.weight.is_inference():  # changes of such a tensor are not counted
             return None
         changes = self.weight._version  # noqa: SLF001  torch's own count has no public name
@@ -184,7 +184,7 @@ class NativeFP8Linear(nn.Linear):
         return f"{super().extra_repr()}, {formats}, granularity={self.granularity}"
 
     def _choose(self, x: Tensor, dtype: torch.dtype, split: bool) -> Choice:
-        """Float8 or `dtype`, for x [M, in]."""
+        """Choose for x [M, in] between float8 products and products in `dtype`."""
         kept = not self.training and (self._synced is not None or not torch.compiler.is_compiling())
         wanted = x.requires_grad or self.weight.requires_grad
         how = self.granularity, torch.is_grad_enabled() and wanted, kept, False, split
@@ -197,7 +197,7 @@ class NativeFP8Linear(nn.Linear):
         return "auto" if self.path == "predicted" else self.path
 
     def _plan(self, x: Tensor, out_dtype: torch.dtype) -> dict[str, Path]:
-        """How the three products are computed, known before the first of them; x [M, in]."""
+        """Return the path of each of the three products by name, in advance; x [M, in]."""
         near = native_dtype(self.forward_format, x.device)
         back = native_dtype(self.backward_format, x.device)
         how = {"single": self.granularity == "tensor", "path": self.product_path}
@@ -211,7 +211,7 @@ class NativeFP8Linear(nn.Linear):
         }
 
     def _blocks(self, rows: int) -> dict[str, Heights | None]:
-        """By product: the rows of each operand that share a 128-block scale, where they do."""
+        """Return, by product, how many rows of each operand share a block scale; None without."""
         if self.granularity != "block":
             return dict.fromkeys(_PRODUCTS)
         (columns, inner), (forward, by_input, by_weight) = self.weight.shape, _PRODUCTS
@@ -232,7 +232,7 @@ class NativeFP8Linear(nn.Linear):
 
 
 class _FP8Product(torch.autograd.Function):
-    """x [M, K] times weight [N, K] transposed, and its two gradients."""
+    """Compute x [M, K] times weight [N, K] transposed, and both gradients in backward."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, layer: NativeFP8Linear, dtype: torch.dtype):
@@ -267,7 +267,7 @@ class _FP8Product(torch.autograd.Function):
 def _transposed(
     layer: NativeFP8Linear, role: str, matrix: Tensor | FP8QuantizedTensor
 ) -> FP8QuantizedTensor:
-    """Scales along rows are other scales in the transposed matrix: that is quantised anew."""
+    """Return the transposed matrix, quantised again unless it has a single scale."""
     if isinstance(matrix, FP8QuantizedTensor):
         return matrix.t()
     return layer.quantize(role, matrix.t())

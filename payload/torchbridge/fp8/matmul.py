@@ -25,12 +25,12 @@ WHOLE = 4 * BLOCK
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a product is computed.
+    """The path by which a product is computed.
 
-    `fallback` says why not by the device's kernel. `kernel` is torch's name of the kernel, `writes`
-    its output dtype, `fast_accum` whether it accumulates in fewer bits, `adds` whether it adds a
-    bias (single scales only). `splits` says why a product with 128-block scales takes one call per
-    128 columns; else None.
+    `fallback` is the reason not to use the device's kernel, or None. `kernel` is torch's name of
+    the kernel, `writes` its output dtype, `fast_accum` whether it accumulates in fewer bits, `adds`
+    whether it adds a bias (single scales only). `splits` is the reason why a product with 128-block
+    scales takes one call per 128 columns, or None.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Path:
 
 
 def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
-    """Return a contiguous copy, zero-padded to multiples of `height` rows and `width` columns."""
+    """Return the matrix zero-padded to multiples of `height` and `width`; no copy if it fits."""
     below, beside = -matrix.shape[0] % height, -matrix.shape[1] % width
     if below or beside:  # padding is not implemented for float8; its zero is the byte 0
         matrix = F.pad(matrix.view(torch.uint8), (0, beside, 0, below)).view(matrix.dtype)
@@ -53,7 +53,7 @@ def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
 def _multiply(
     a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path, bias: Tensor | None
 ) -> Tensor:
-    """By torch's kernel, with scales that are single or of rows."""
+    """Multiply by torch's kernel, with single scales or one scale per row."""
     scales = a_inverse.contiguous(), b_inverse.contiguous()
     options = {"out_dtype": path.writes, "use_fast_accum": path.fast_accum}
     return _KERNEL(a, b, *scales, bias=bias, **options)
@@ -62,10 +62,10 @@ def _multiply(
 def _multiply_blocks(
     a: Tensor, b: Tensor, a_inverse: Tensor, b_inverse: Tensor, path: Path
 ) -> Tensor:
-    """It tells the kind of scales from their shapes and strides; those of b are transposed."""
+    """Multiply by torch's kernel with 128-block scales; shapes and strides determine the kind."""
 
     def laid_out(matrix: Tensor, inverse: Tensor) -> Tensor:
-        """Those of rows [M, K / 128] with the rows next to each other."""
+        """Return the scales in the layout of the kernel: column-major if there is one per row."""
         of_rows = matrix.shape[0] == inverse.shape[0]
         return inverse.t().contiguous().t() if of_rows else inverse.contiguous()
 
@@ -117,7 +117,7 @@ def scaled_matmul(
 
 
 def _adds(path: Path, a: FP8QuantizedTensor, b: FP8QuantizedTensor, bias: Tensor) -> bool:
-    """Is this bias the kernel's to add? One that is wanted for gradients is not."""
+    """Return whether the kernel can add this bias: not if the bias requires a gradient."""
     whole = b.shape[0] % ALIGNMENT == 0 and 0 not in (*a.shape, b.shape[0])
     return path.adds and whole and bias.dtype == path.writes and not bias.requires_grad
 
@@ -157,7 +157,7 @@ def _find(device: str, *of: object) -> Path:
 
 
 def _heights(a: FP8QuantizedTensor, b: FP8QuantizedTensor) -> Heights | None:
-    """Of the block scales of both operands; None where one of them has none."""
+    """Return the rows that share a block scale in each operand; None if one has no block scales."""
     if a.scale.ndim == 0 or b.scale.ndim == 0 or a.shape[1] <= BLOCK:
         return None  # with a single block of columns, its scales are those of rows
     if 1 in (a.scale.shape[1], b.scale.shape[1]):
@@ -169,7 +169,7 @@ def _heights(a: FP8QuantizedTensor, b: FP8QuantizedTensor) -> Heights | None:
 def _dequantised(
     a: FP8QuantizedTensor, b: FP8QuantizedTensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """In `dtype`, also under autocast."""
+    """Multiply the dequantised matrices in `dtype`, also under autocast."""
     with without_autocast(a.data.device):
         return a.dequantize(dtype) @ b.dequantize(dtype).t()
 
@@ -177,9 +177,9 @@ def _dequantised(
 def _by_kernel(
     a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path, bias: Tensor | None = None
 ) -> Tensor:
-    """One call, or one per 128 columns of K where no kernel takes a scale for each of them.
+    """Multiply by one call, or by one per 128 columns of K if no kernel takes block scales.
 
-    With a bias, which single scales alone allow, it is one call.
+    With a bias, which only single scales allow, there is one call.
     """
     (rows, inner), columns = a.shape, b.shape[0]
     if 0 in (rows, inner, columns):
@@ -201,14 +201,14 @@ def _by_kernel(
 
 
 def _by_blocks(a: FP8QuantizedTensor, b: FP8QuantizedTensor, path: Path) -> Tensor:
-    """One call for all blocks, the matrices widened to whole ones."""
+    """Multiply by one call, with both matrices padded to whole blocks."""
     (left, a_inverse), (right, b_inverse) = _whole(a), _whole(b)
     out = _multiply_blocks(left, right.t(), a_inverse, b_inverse, path)
     return out[: a.shape[0], : b.shape[0]]
 
 
 def _whole(matrix: FP8QuantizedTensor) -> tuple[Tensor, Tensor]:
-    """Numbers and inverse scales with whole blocks; what is added is zero, its scale one."""
+    """Return data and inverse scales padded to whole blocks; added data are 0, added scales 1."""
     of_rows = matrix.scale.shape[0] == matrix.shape[0]
     height = ALIGNMENT if of_rows else BLOCK
     data = padded(matrix.data, height, WHOLE)
@@ -218,7 +218,7 @@ def _whole(matrix: FP8QuantizedTensor) -> tuple[Tensor, Tensor]:
 
 
 def _per_row(matrix: FP8QuantizedTensor) -> Tensor:
-    """Its scales as [rows, 1] or [rows, blocks of K]."""
+    """Return the scales as [rows, 1] or [rows, blocks of K]."""
     rows = matrix.shape[0]
     scale = matrix.scale.reshape(1, 1) if matrix.scale.ndim == 0 else matrix.scale
     return spread(scale, torch.Size((rows, scale.shape[1]))).expand(rows, -1)
@@ -232,7 +232,7 @@ def _aligned(
     path: Path,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """The kernel wants widths of a multiple of 16, `a` by rows and `b` transposed by columns."""
+    """Multiply matrices padded to the kernel's widths, which are multiples of 16."""
     rows, columns = a.shape[0], b.shape[0]
     if a_inverse.ndim:  # the scales of the columns that are added do not matter
         b_inverse = F.pad(b_inverse, (0, 0, 0, -columns % ALIGNMENT))
@@ -251,7 +251,7 @@ def _search(
     fast_accum: bool = False,
     heights: Heights | None = None,
 ) -> Path:
-    """The kernel, where it is right; written in bfloat16 where it cannot write `out_dtype`."""
+    """Return the path by the kernel if its results are right, else by dequantised matrices."""
     if _KERNEL is None:
         return Path("dequantised", f"torch {torch.__version__} has no scaled_mm")
     wanted = out_dtype if out_dtype.itemsize <= 4 else torch.float32
@@ -290,7 +290,7 @@ def _probe(
     *,
     adds: bool = False,
 ) -> str | None:
-    """Run a tiny product (`adds`: and a bias), look at the numbers; None when they are right."""
+    """Return why a tiny product (with `adds`, plus a bias) fails or is wrong, or None."""
     if heights is None:
         a, b = _example(device, 16, a_dtype, single), _example(device, 48, b_dtype, single)
     else:
@@ -311,7 +311,7 @@ def _probe(
 
 
 def _example(device: str, rows: int, dtype: torch.dtype, single: bool) -> FP8QuantizedTensor:
-    """[rows, 32], different in every row and column; scales of 2, or from 1 to 4."""
+    """Return a test matrix [rows, 32] without equal rows or columns; scales are 2, or 1 to 4."""
     numbers = torch.linspace(-2, 3, rows * 32, device=device).roll(rows).reshape(rows, 32)
     scale = torch.linspace(1, 4, rows, device=device)[:, None]
     if single:
@@ -320,7 +320,7 @@ def _example(device: str, rows: int, dtype: torch.dtype, single: bool) -> FP8Qua
 
 
 def _blocks(device: str, rows: int, dtype: torch.dtype, height: int) -> FP8QuantizedTensor:
-    """[rows, 528]: five blocks of columns, the last of 16; a scale of its own for each block."""
+    """Return a test matrix [rows, 528] with a scale per block; the last block has 16 columns."""
     numbers = torch.linspace(-2, 3, rows * 528, device=device).roll(rows).reshape(rows, 528)
     scale = torch.linspace(1, 4, -(-rows // height) * 5, device=device).reshape(-1, 5)
     return FP8QuantizedTensor(numbers.to(dtype), scale, torch.float32)

@@ -69,7 +69,7 @@ class FP8Config:
             raise ValueError(f"FP8Config cannot have {found}")
 
     def _rules(self) -> dict[str, bool]:
-        """By setting: is it in its range?"""
+        """Return by setting whether its value is valid."""
         delayed = self.scaling == "delayed"
         return {
             "forward_format": self.forward_format in list(FP8Format),
@@ -178,7 +178,7 @@ class FP8LinearLayer(NativeFP8Linear):
         return super().quantize(role, matrix)
 
     def _state(self) -> object:
-        """A history says the weight's scale, whatever the weight is: nothing is kept."""
+        """Return None with delayed scaling, whose scale depends on the history: cache nothing."""
         return None if self.histories else super()._state()
 
     def get_scales(self) -> dict[str, float]:
@@ -210,7 +210,7 @@ def convert_model_to_fp8_training(
 
 
 def _fp8_layer(linear: nn.Linear, config: FP8Config) -> nn.Module:
-    """An FP8LinearLayer in the place of `linear`, its histories where the weight is."""
+    """Return an FP8LinearLayer with the parameters of `linear`, and histories on its device."""
     widths = linear.in_features, linear.out_features
     layer = FP8LinearLayer(*widths, linear.bias is not None, config, device="meta")
     layer.histories = histories(config, linear.weight.device)
@@ -329,7 +329,7 @@ class FP8TrainingEngine:
 
 
 def _in_float16(device: torch.device) -> bool:
-    """Does autocast compute in float16?"""
+    """Return whether autocast computes in float16 on the device."""
     return autocast_on(device.type) and torch.get_autocast_dtype(device.type) == torch.float16
 
 

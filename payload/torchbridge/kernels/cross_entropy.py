@@ -130,11 +130,11 @@ def _reduced(x: Tensor, weight: Tensor, target: Tensor, terms: Terms, reduction:
 
 
 class _Total(torch.autograd.Function):
-    """factor * the sum of all losses; gradients are made at once, of float16 without the factor.
+    """Compute factor * the sum of all losses, and the gradients in forward.
 
-    With it numbers of float16 would be lost that a scaled loss could have saved. Without it a
-    weight's gradient in float16 can overflow, for a class that is very frequent: what 65504 is too
-    little for needs bfloat16, or reduction "none".
+    Gradients in float16 are computed without the factor, because small ones would be lost that a
+    scaled loss could have saved. Without it, a weight's gradient can exceed 65504 for a very
+    frequent class; use bfloat16 or reduction "none" then.
     """
 
     @staticmethod
@@ -161,7 +161,7 @@ class _Total(torch.autograd.Function):
 
 
 class _Losses(torch.autograd.Function):
-    """The loss of every token. Only backward knows what each is worth, so it computes again."""
+    """Compute the loss of every token; backward computes the logits again, with their gradients."""
 
     @staticmethod
     def forward(ctx, x, weight, target, terms, wanted):
@@ -190,7 +190,7 @@ def _only(wanted: tuple[bool, bool], gradients: list[Tensor]) -> list[Tensor | N
 def _walk(
     x: Tensor, weight: Tensor, target: Tensor, scale: Tensor, terms: Terms, wanted: tuple
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses [T], and the gradients of sum(scale * losses); what is not wanted is empty."""
+    """Return losses [T], and the gradients of sum(scale * losses); empty if not wanted."""
     run = torch.ops.torchbridge.chunks if torch.compiler.is_compiling() else _chunks
     return run(x, weight, target, scale, *terms, *wanted)
 
@@ -265,7 +265,7 @@ def _computer(way: str, x: Tensor, room: int) -> Callable[..., tuple[Tensor, Ten
 
 
 def _times(x: Tensor, factor: Tensor, way: str) -> Tensor:
-    """In place: they are large."""
+    """Multiply x by a factor in place."""
     if x.numel() and _in_triton(way, x):
         return multiply_in_triton_(x, factor)
     # without a dimension CUDA rounds it to x's dtype

@@ -303,7 +303,7 @@ def _hidden(
     x: Tensor, index: ExpertIndex, up: Tensor, bias: Tensor | None, activation: str,
     tiles: Tiles, top_k: int, gated: bool,
 ) -> Tensor:  # fmt: skip
-    """[A, h] in the order of experts."""
+    """Return the hidden layer [A, h] in expert order."""
     count, width = index.blocks.shape[1], up.shape[1] // (1 + gated)
     hidden = x.new_empty(len(index.order), width)
     flags = {"activation": activation, "gated": gated, "biased": bias is not None}
@@ -323,7 +323,7 @@ def _parts(
     weights: Tensor,
     tiles: Tiles,
 ) -> Tensor:
-    """[A, d] float32 in the order of tokens."""
+    """Return the experts' outputs [A, d] in float32, in token order."""
     count, (_, width, depth) = index.blocks.shape[1], down.shape
     parts = hidden.new_empty(len(index.order), width, dtype=torch.float32)
     with launching(hidden):

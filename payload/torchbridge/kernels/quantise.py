@@ -131,7 +131,7 @@ def quantise_wide(
 
 @jit
 def _scale(amax, unreal, limit, largest_scale):
-    """The scale that puts `amax` at `limit`; NaN where a number of the row is."""
+    """Return the scale that maps `amax` to `limit`; NaN if `unreal` marks a NaN in the row."""
     inverse = tl.div_rn(1.0, tl.where(amax == 0.0, 1.0, amax))  # as torch divides a number by amax
     factor = tl.minimum(limit * inverse, largest_scale)
     factor = tl.where(amax == 0.0, 1.0, factor)
@@ -140,7 +140,7 @@ def _scale(amax, unreal, limit, largest_scale):
 
 @jit
 def _narrow(scaled, limit, q):
-    """Saturated and rounded to q's dtype; what was infinite is NaN by its scale, which is 0."""
+    """Saturate and round to q's dtype; NaN stays NaN."""
     held = tl.minimum(tl.maximum(scaled, -limit), limit)
     return tl.where(scaled != scaled, float("nan"), held).to(q.dtype.element_ty)
 

@@ -26,7 +26,7 @@ except ImportError:
     triton = tl = None
 
     def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is."""
+        """Return the function unchanged, in place of Triton's decorator."""
         return function
 
 

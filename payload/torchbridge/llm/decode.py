@@ -136,7 +136,7 @@ class GraphedDecode:
         return self._tokens[:, start + 1 : start + 1 + count].clone()
 
     def _replay(self, ids: Tensor, cache: KVCache, count: int) -> int:
-        """Feed ids [B, 1], then the tokens that follow from it; the place of the first."""
+        """Feed ids [B, 1] and the tokens that follow; return the position of the first."""
         if cache is not self.cache:
             raise ValueError("the graphs write another cache: give the one they were captured for")
         start = cache.room_for(ids.shape[0], count)
@@ -148,7 +148,7 @@ class GraphedDecode:
         return start
 
     def _advance(self, bucket: int) -> None:
-        """What is captured: it touches nothing but tensors that stay where they are."""
+        """Run one step for capture; it only uses tensors whose addresses do not change."""
         logits = self._step(self._ids, self._place, self.cache, bucket)
         self._logits.copy_(logits)
         self._ids.copy_(next_token(logits[:, -1])[:, None])
@@ -157,7 +157,7 @@ class GraphedDecode:
 
 
 def _keep_address(cache: KVCache) -> None:
-    """Tell the compiler that the cache stays where it is: only then may a CUDA graph write it."""
+    """Mark the cache's addresses as fixed, so that the compiler's CUDA graphs may write to it."""
     mark = getattr(getattr(torch, "_dynamo", None), "mark_static_address", None)
     if mark is not None and cache.device.type == "cuda":
         for one in cache.keys + cache.values:

@@ -108,9 +108,9 @@ def generate(
 
 
 def _following(decode: Decode, choose: Callable[[Tensor], Tensor], *, greedy: bool) -> Follow:
-    """From a token [B] to the `count` after it [B, count], by a step and a choice for each.
+    """Return a function that maps a token [B] to the `count` tokens after it [B, count].
 
-    A decode that makes the greedy choice by itself (`greedy`) is left to it.
+    If `decode` chooses the most likely token itself and `greedy` is set, its method is returned.
     """
     own = getattr(decode, "greedy", None)
     if greedy and own is not None:
@@ -127,12 +127,12 @@ def _following(decode: Decode, choose: Callable[[Tensor], Tensor], *, greedy: bo
 
 
 def _ended(chosen: Tensor, stop_token: int | None) -> bool:
-    """Has every sequence of [B, T] its stop? This waits for the device."""
+    """Return whether every sequence of [B, T] has a stop token; this synchronises the device."""
     return stop_token is not None and bool((chosen == stop_token).any(dim=1).all())
 
 
 def _silenced(chosen: Tensor, stop_token: int | None, length: int) -> Tensor:
-    """[B, T] -> [B, length], nothing but stops after the first one."""
+    """Fill [B, T] up to [B, length], with stop tokens after the first one."""
     if stop_token is None:
         return chosen
     stops = chosen == stop_token

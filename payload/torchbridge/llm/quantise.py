@@ -102,12 +102,12 @@ def int8_linear(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
 
 
 def _fused(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
-    """As products and sums, which a compiler makes one loop of; eager, they would fill memory."""
+    """Multiply elementwise and sum, which a compiler fuses; in eager mode it needs much memory."""
     return ((x.float()[..., None, :] * weight.float()).sum(dim=-1) * step).to(x.dtype)
 
 
 def _packed(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
-    """With steps of one: the kernel wants them in bfloat16, which would round them all."""
+    """Multiply by torch's kernel with steps of one, as it would round the steps to bfloat16."""
     flat = x.reshape(-1, x.shape[-1])
     ones = torch.ones_like(step, dtype=x.dtype)
     sums = torch._weight_int8pack_mm(flat, weight, ones)  # noqa: SLF001  it has no public name

@@ -157,12 +157,12 @@ class FeedForwardBank(nn.Module):
         return F.linear(hidden, self.down[index], down_bias)
 
     def _differs_from_inference(self, rows: Tensor) -> bool:
-        """Are there gradients, dropout, or dtypes that autocast picks?"""
+        """Return whether there are gradients, dropout or autocast."""
         dropout = self.training and self.config.expert_dropout > 0
         return wants_gradient(self, rows) or dropout or autocast_on(rows.device.type)
 
     def _without_gradient(self, rows: Tensor, sizes: list[int]) -> Tensor:
-        """As `_one`, with one hidden layer for all experts: memory that is warm, and no copies."""
+        """Compute as `_one`, without gradients: all experts share one hidden-layer buffer."""
         out = torch.empty_like(rows)
         hidden = rows.new_empty(max(sizes, default=0), self.up.shape[1])
         parts = zip(rows.split(sizes), out.split(sizes), strict=True)
@@ -223,19 +223,19 @@ Bank = FeedForwardBank | ModuleBank
 
 
 def _weights(num_experts: int, outputs: int, inputs: int) -> nn.Parameter:
-    """[E, outputs, inputs], uniform in +-1/sqrt(inputs) as nn.Linear is."""
+    """Return weights [E, outputs, inputs], uniform in +-1/sqrt(inputs) like nn.Linear's."""
     bound = 1 / math.sqrt(inputs)
     return nn.Parameter(torch.empty(num_experts, outputs, inputs).uniform_(-bound, bound))
 
 
 def _bias(weights: nn.Parameter) -> nn.Parameter:
-    """[E, outputs], drawn like the weights' own rows."""
+    """Return a bias [E, outputs] with the weights' distribution."""
     bound = 1 / math.sqrt(weights.shape[2])
     return nn.Parameter(weights.new_empty(weights.shape[:2]).uniform_(-bound, bound))
 
 
 def _in_slots(bank: Bank, rows: Tensor, segments: Segments) -> Tensor:
-    """rows [A, d] sorted by expert -> [A, d], each expert's filled up to the most one may have."""
+    """Map rows [A, d], sorted by expert, to [A, d]; experts are padded to the same row count."""
     sizes = (len(bank), segments.most)
     slot = segments.expert * segments.most + segments.ranks
     slots = rows.new_zeros(math.prod(sizes), rows.shape[1]).index_copy(0, slot, rows)
@@ -243,10 +243,10 @@ def _in_slots(bank: Bank, rows: Tensor, segments: Segments) -> Tensor:
 
 
 class _Shift(torch.autograd.Function):
-    """rows [A, N] + bias [E, N] of each row's expert.
+    """Add to each row of [A, N] its expert's bias of [E, N].
 
-    The gradient of a bias is a sum over its expert's rows in their order, without atomics; nothing
-    of one expert reaches another, as it would through a product with one-hot rows, 0 * inf.
+    The gradient of a bias is the sum over its expert's rows in their order, without atomics. NaN
+    and infinity of one expert do not reach another, as in a product with one-hot rows.
     """
 
     @staticmethod
@@ -272,14 +272,14 @@ def add_bias(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
 def _linear_into(
     rows: Tensor, weights: Tensor, bias: Tensor | None, index: int, out: Tensor
 ) -> Tensor:
-    """What F.linear makes of expert `index`, written to `out`."""
+    """Write F.linear of expert `index` to `out`."""
     if bias is None:
         return torch.mm(rows, weights[index].t(), out=out)
     return torch.addmm(bias[index], rows, weights[index].t(), out=out)
 
 
 def _affine(slots: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
-    """[E, C, K], [E, N, K], [E, N] -> [E, C, N]"""
+    """Compute slots [E, C, K] @ weights [E, N, K] transposed + bias [E, N] -> [E, C, N]."""
     if bias is None:
         return torch.bmm(slots, weights.transpose(1, 2))
     return torch.baddbmm(bias.unsqueeze(1), slots, weights.transpose(1, 2))

@@ -32,7 +32,7 @@ class DispatchResult:
 
 
 class _MoveRows(torch.autograd.Function):
-    """out[i] = rows[index[i]], where every row is taken exactly `copies` times.
+    """Return out with out[i] = rows[index[i]], where every row is taken exactly `copies` times.
 
     `back` [copies * N] lists, row by row, where its copies went; with it the gradient is a gather
     and a sum of `copies` neighbours instead of a scattered addition.
@@ -167,7 +167,7 @@ def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) ->
 
 
 def _by_expert_then_probability(routing: Routing) -> Tensor:
-    """[A] assignments by expert; in one expert the most probable first, equals in token order."""
+    """Return assignments [A] by expert, then by falling probability; equal ones in token order."""
     indices = routing["expert_indices"]
     score = routing["probs"].detach().gather(1, indices).reshape(-1)
     by_score = score.sort(descending=True, stable=True).indices
@@ -176,7 +176,7 @@ def _by_expert_then_probability(routing: Routing) -> Tensor:
 
 
 def _limit(routing: Routing, config: MoEConfig, tokens: int, capacity: int) -> Tensor:
-    """0-dim int64: the capacity, or less where the router says so."""
+    """Return the capacity as 0-dim int64, reduced if the router requests less."""
     factor = routing.get("capacity_factor")
     if factor is None:
         return torch.full((), capacity, dtype=torch.int64, device=routing["probs"].device)
@@ -185,12 +185,12 @@ def _limit(routing: Routing, config: MoEConfig, tokens: int, capacity: int) -> T
 
 
 def _inverse(order: Tensor) -> Tensor:
-    """The permutation that undoes `order` [A]."""
+    """Return the permutation that undoes `order` [A]."""
     positions = torch.arange(order.shape[0], device=order.device)
     return torch.empty_like(order).scatter_(0, order, positions)
 
 
 def _combine(rows: Tensor, weights: Tensor) -> Tensor:
-    """rows [T * k, d] in token order, weights [T, k] -> their weighted sum [T, d]"""
+    """Return the weighted sums [T, d] of rows [T * k, d] in token order, by weights [T, k]."""
     rows = rows.unflatten(0, weights.shape)
     return torch.bmm(weights.to(rows.dtype).unsqueeze(1), rows).squeeze(1)

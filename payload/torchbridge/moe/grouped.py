@@ -15,15 +15,15 @@ from torchbridge.kernels.registry import autocast_dtype, first_words
 
 
 def _function():
-    """The public function (torch 2.10), else the private one (torch 2.8), else None."""
+    """Return torch's grouped product: public (torch 2.10), private (torch 2.8), or None."""
     return getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
 
 
 class _WholeGradient(torch.autograd.Function):
-    """Passes its input on; the gradient it gives is contiguous, never expanded.
+    """Identity whose gradient is contiguous.
 
-    The kernel's backward refuses strides of 0. A hook would do, but torch.compile broke its graph
-    at hooks up to torch 2.10.
+    The kernel's backward refuses strides of 0. A hook would suffice, but torch.compile breaks its
+    graph at hooks up to torch 2.10.
     """
 
     @staticmethod
@@ -90,7 +90,7 @@ def forbid_synchronisation(device: torch.device) -> AbstractContextManager[None]
 @torch.inference_mode(False)
 @torch.enable_grad()
 def _probe(device: str, dtype: torch.dtype) -> str | None:
-    """Run a tiny forward and backward and look at the numbers, whatever mode the caller is in."""
+    """Return why a tiny forward and backward fail or are wrong; None if they are right."""
     rows = torch.linspace(-1, 1, 8 * 16, device=device).reshape(8, 16).to(dtype).requires_grad_()
     weights = torch.linspace(-1, 1, 3 * 256, device=device).reshape(3, 16, 16).to(dtype)
     weights.requires_grad_()

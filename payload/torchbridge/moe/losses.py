@@ -16,12 +16,12 @@ from torchbridge.moe.config import MoEConfig
 
 
 def _share(indices: Tensor, num_experts: int, dtype: torch.dtype) -> Tensor:
-    """[E] assignments of each expert per token; sums to k. No gradient: it is a count."""
+    """Return each expert's assignments per token [E], which sum to k; without gradient."""
     return expert_counts(indices, num_experts).to(dtype) / max(1, indices.shape[0])
 
 
 def _mean(values: Tensor) -> Tensor:
-    """Over the first dimension; zeros of no rows."""
+    """Return the mean over the first dimension; zeros if there are no rows."""
     return values.sum(dim=0) / max(1, values.shape[0])
 
 

@@ -13,7 +13,7 @@ from torchbridge.moe.paths import Path
 
 
 class _Exchange(torch.autograd.Function):
-    """Rows to other processes; the gradient takes the same way back."""
+    """Send rows to other processes; the gradient is sent back the same way."""
 
     @staticmethod
     def forward(ctx, rows, send, receive, group):
@@ -26,7 +26,7 @@ class _Exchange(torch.autograd.Function):
 
 
 def _all_to_all(rows: Tensor, send: list[int], receive: list[int], group) -> Tensor:
-    """rows [sum(send), ...], in order of receiver -> [sum(receive), ...], in order of sender."""
+    """Exchange rows: [sum(send), ...] by receiver -> [sum(receive), ...] by sender."""
     out = rows.new_empty(sum(receive), *rows.shape[1:])
     dist.all_to_all_single(out, rows.contiguous(), receive, send, group=group)
     return out

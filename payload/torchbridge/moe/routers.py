@@ -199,7 +199,7 @@ class HashRouter(nn.Module):
 
 
 def _signed(value: int) -> int:
-    """The int64 with the bits of an unsigned 64-bit constant."""
+    """Return the int64 with the bits of an unsigned 64-bit constant."""
     return value - 2**64 if value >= 2**63 else value
 
 
@@ -209,7 +209,7 @@ _MULTIPLY_2 = _signed(0x94D049BB133111EB)
 
 
 def _shift_right(value: Tensor, bits: int) -> Tensor:
-    """Logical shift; torch's own is arithmetic for int64."""
+    """Shift logically, since torch shifts int64 arithmetically."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -52,7 +52,7 @@ def load(trainer: Trainer, path: Path) -> None:
 
 
 def _settings(trainer: Trainer) -> dict[str, str]:
-    """What must be the same for the next step to be the one that would have been."""
+    """Return the settings that must be equal to resume a run exactly."""
     settings = asdict(trainer.config) | {"total_steps": trainer.total_steps}
     settings |= {"precision": trainer.precision.dtype, "fused": trainer.unfused is None}
     return {name: repr(value) for name, value in settings.items()}

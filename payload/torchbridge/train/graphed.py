@@ -123,7 +123,7 @@ class GraphedStep:
         insist: bool,
         worth: Callable[[Watch], str | None],
     ) -> None:
-        """`worth` returns why a graph would not be faster; it is not called if `insist` is True."""
+        """Prepare; `worth` returns why a graph would not be faster, and is unused with `insist`."""
         self.replays = 0
         self.reason: str | None = f"no shape of batches came {WARM_UP + 1} times"
         self._update, self._graphs, self._parameters = update, graphs, parameters
@@ -150,7 +150,7 @@ class GraphedStep:
         return self._recorded(batches)
 
     def _before(self, batches: Sequence[Batch], shape: Any) -> Outputs:
-        """A step while there is no recording; the last before it is watched."""
+        """Run an eager step before the capture; the last one is observed."""
         self._seen[shape] += 1
         if len(self._seen) > SHAPES:
             self._refuse(f"batches come in more than {SHAPES} shapes")
@@ -173,7 +173,7 @@ class GraphedStep:
         return outputs
 
     def _why_not(self, watch: Watch, waits: list[str]) -> str | None:
-        """Why a step that was watched is not recorded."""
+        """Return why an observed step cannot or should not be captured; None if it can be."""
         if waits:
             return f"the step makes the host wait: {waits[0]}"
         if watch.copied:
@@ -185,7 +185,7 @@ class GraphedStep:
         return self._worth(watch)
 
     def _first_replay(self, batches: Sequence[Batch], shape: Any) -> Outputs:
-        """Record, which computes nothing, and take the step; as ever, if it cannot be recorded."""
+        """Capture the step and replay it; run it eagerly if it cannot be captured."""
         try:
             recorded = CapturedStep(self._update, self._graphs, batches, self._parameters)
         except RuntimeError as error:

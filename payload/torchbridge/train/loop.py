@@ -66,7 +66,7 @@ class Trainer:
         device: torch.device | None = None,
         graphs: Graphs | None = None,
     ) -> None:
-        """`steps` is the total number of steps, for the learning-rate schedule.
+        """Prepare a run of `steps` steps, which the learning-rate schedule needs.
 
         `graphs` captures steps, by default CUDA graphs on a CUDA device.
 
@@ -142,7 +142,7 @@ class Trainer:
         self.gradient_norms += norm
 
     def _update(self, batches: Sequence[Batch]) -> Outputs:
-        """The loss of one update, and the norm of its gradients where they are clipped."""
+        """Return the loss of one update, and the norm of its gradients if they are clipped."""
         for parameter in self._learning:
             parameter.grad = None
         samples = sum(len(targets) for _, targets in batches)
@@ -222,7 +222,7 @@ def fit(
 
 
 def _groups(batches: Iterable[Batch], config: TrainConfig) -> Iterator[list[Batch]]:
-    """The batches of each step, epoch after epoch; an epoch's last group may be smaller."""
+    """Yield the batches of each step, epoch after epoch; an epoch's last group may be smaller."""
     for epoch in range(config.epochs):
         if hasattr(batches, "set_epoch"):
             batches.set_epoch(epoch)

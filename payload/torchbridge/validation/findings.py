@@ -96,7 +96,7 @@ def examine(title: str, checks: Mapping[str, Check] | Sequence[Check], *of: obje
 
 
 def _made(check: Check, *of: object) -> Finding:
-    """Of a check that may differentiate, whatever the caller has switched off."""
+    """Run a check with gradients enabled, whatever mode the caller set."""
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
             return check(*of)

@@ -88,7 +88,7 @@ def capabilities(machine: Machine) -> Finding:
 
 
 def _built_for(capability: tuple[int, int]) -> bool:
-    """Machine code runs on later minor versions of its major one; PTX on all later ones."""
+    """Return whether torch has code for the capability: its major version, or older PTX."""
     for name in torch.cuda.get_arch_list():
         kind, _, digits = name.rstrip("af").partition("_")
         built = int(digits[:-1]), int(digits[-1])
@@ -115,7 +115,7 @@ def tensor_cores(machine: Machine) -> Finding:
 
 
 def _seconds(machine: Machine, dtype: torch.dtype, size: int = 4096) -> float:
-    """Median time of a product; large enough for the arithmetic to outweigh the launch."""
+    """Return the median seconds of a product that is large enough to outweigh the launch."""
     a, b = (torch.randn(size, size, device=machine.device).to(dtype) for _ in "ab")
     warm_up(lambda: machine.multiply(a, b), machine.device, budget_s=1.0)
     work = [timed(lambda: machine.multiply(a, b), machine.device) for _ in range(5)]
@@ -130,7 +130,7 @@ def _compared(what: str, error: float, limit: float) -> Finding:
 
 
 def checks_of(machine: Machine) -> list[Check]:
-    """Return the checks of a machine: three, and two more for CUDA."""
+    """Return the checks of a machine: three, and two more for CUDA on NVIDIA hardware."""
     checks = [device_available, memory, compute]
     if machine.device.type == "cuda" and machine.hardware.vendor == "nvidia":
         checks += [capabilities, tensor_cores]

@@ -88,7 +88,7 @@ def parameter_counts(subject: Subject) -> Finding:
 
 
 def _only_bias(module: nn.Module) -> bool:
-    """A layer whose weight is a buffer while its bias is trained."""
+    """Return whether a layer's bias is trained while its weight is a buffer."""
     own = dict(module.named_buffers(recurse=False))
     bias = dict(module.named_parameters(recurse=False)).get("bias")
     weights = [x for name, x in own.items() if "weight" in name and x.is_floating_point()]
@@ -133,7 +133,7 @@ def gradient_flow(subject: Subject) -> Finding:
 
 
 def _gradients(subject: Subject) -> tuple[Tensor | None, ...]:
-    """Of random sums of the outputs, in training mode, on a copy: the original keeps its state."""
+    """Return the gradients of random sums of the outputs, computed on a copy in training mode."""
     model = copy.deepcopy(subject.model).train()
     devices = [subject.device] if subject.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.enable_grad():
