@@ -302,8 +302,8 @@ def load(project: str = "") -> Settings:
     given = next((variable for variable in fixed if os.environ.get(variable)), None)
     if given:
         raise SettingsError(
-            f"{given} cannot be set: a further project has its name of SEATRIAL_PROJECTS, and its"
-            " home is projects/NAME in SEATRIAL_HOME"
+            f"{given} cannot be set: a further project takes its name from SEATRIAL_PROJECTS and"
+            " its home is SEATRIAL_HOME/projects/NAME"
         )
     name = project or first.project
     if name not in first.projects:

@@ -34,13 +34,13 @@ Descriptions = Mapping[str, str]
 
 
 class DescribedModel(BaseModel):
-    """A model whose fields are described by the text below each."""
+    """A model whose JSON Schema describes each field with the docstring below the field."""
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return its JSON Schema."""
+        """Return the model's JSON Schema, with a description of each field."""
         return described(cls, schema, handler)
 
 
@@ -65,7 +65,7 @@ def _key(record: type, name: str) -> str:
 
 
 def _descriptions(record: type) -> Descriptions:
-    """Return the text below each field of a class and of those that it inherits from."""
+    """Return the docstring of each field of a class and its base classes, by field name."""
     found: dict[str, str] = {}
     for parent in reversed(record.__mro__[:-1]):
         found |= _of_module(parent.__module__).get(parent.__qualname__, {})
@@ -105,15 +105,14 @@ def documented(
 ) -> None:
     """Register dataclasses as responses, with their docstrings as descriptions.
 
-    Every field is in the response, and the text below it is its description; money is written as
-    `Usd`, and the outcome of a test as its word. Call it before a route with the records is
-    declared.
+    The response has every field, described by the docstring below it. Money is written as `Usd`,
+    and the outcome of a test as its word. Call this before a route with the records is declared.
 
     Args:
         records: The dataclasses.
-        derived: Properties that are in the response too; a client derives them again.
-        without: Fields that are not in the response; a client needs defaults for them.
-        is_sent: Whether requests contain the record as well; unknown keys in it are refused.
+        derived: Names of properties that are in the response too; clients compute them again.
+        without: Names of fields that are not in the response; clients need defaults for them.
+        is_sent: Whether requests contain the record as well; then unknown keys are refused.
     """
     config = ConfigDict(json_schema_serialization_defaults_required=True)
     if is_sent:
@@ -166,7 +165,7 @@ def _make(record: type) -> None:
 
 
 def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_schema.ComputedField:
-    """Add a property of a record to its response."""
+    """Return the schema of a property that is added to a record's response."""
     read: property = getattr(record, name)
     returned = handler.generate_schema(get_type_hints(read.fget)["return"])
     _write_plainly(returned)
@@ -180,7 +179,7 @@ _PLAIN_MONEY = core_schema.plain_serializer_function_ser_schema(
 
 
 _REFERENCE = f"{TestOutcome.__module__}.{TestOutcome.__qualname__}:"
-"""How pydantic's reference to the schema of the class begins."""
+"""Beginning of pydantic's reference to the schema of `TestOutcome`."""
 _TEST_OUTCOME = core_schema.enum_schema(
     TestOutcome,
     list(TestOutcome),
@@ -191,7 +190,7 @@ _TEST_OUTCOME = core_schema.enum_schema(
 
 
 def _write_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
-    """Write every Decimal of a schema as `Usd`, and every outcome of a test as its word."""
+    """Change a schema in place: Decimals are written as `Usd`, test outcomes as their words."""
     if isinstance(schema, list):
         for one in schema:
             _write_plainly(one)
@@ -218,7 +217,7 @@ class RequestModel(DescribedModel):
 
 
 def document_source(title: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Return the annotations of a document in a body: the text of a YAML file, or an object."""
+    """Return the annotations of a field that takes a document: YAML text, or an object."""
 
     def check(value: object) -> object:
         if not isinstance(value, str | dict):

@@ -46,7 +46,9 @@ class ScheduleRequest(RequestModel):
     tz: Word
     """An IANA time zone: ``Europe/Berlin``."""
     owner: Word = ""
-    """Who is responsible; empty uses the gate's owner, or the token's name."""
+    """Name of the responsible person; empty uses the gate's owner, or without a gate the token's
+    name.
+    """
     matrix: Matrix
     """Text of a matrix file, or the same as an object; stored as it is now."""
     matrix_name: str = Field(default="matrix", min_length=1, max_length=200)
@@ -66,13 +68,15 @@ class ScheduleRequest(RequestModel):
     policy: PolicyRequest | None = None
     """Policy of the gate, stored with the schedule; a refused call stores none."""
     deadline: Word = ""
-    """``06:00`` in its zone, or ``90m`` after the due time; a missing verdict is announced then."""
+    """``06:00`` in the schedule's time zone, or ``90m`` after the due time. If there is no verdict
+    by then, that is announced.
+    """
     overlap: Overlap = Overlap.SKIP
     """The action of a firing while an earlier one is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
     """The firings to run after a downtime."""
     catch_up_hours: int = 24
-    """Firings due longer ago are not caught up."""
+    """Firings that were due more hours ago are not caught up."""
     reuse_hours: float | None = Field(default=None, gt=0, le=24 * 365, allow_inf_nan=False)
     """Jobs with identical inputs and evidence no older than this are not run again."""
 
@@ -80,7 +84,10 @@ class ScheduleRequest(RequestModel):
     """The commit of the payload's checkout, which the runs test."""
 
     def schedule(self, at: datetime, caller: str) -> Schedule:
-        """Return the schedule; its owner is the caller, unless it or its gate names one."""
+        """Return the schedule to store.
+
+        Its owner is `owner`, else the gate's owner (stored as empty), else the caller.
+        """
         matrix = self.matrix if isinstance(self.matrix, str) else json.dumps(self.matrix)
         return filled(
             Schedule,
@@ -97,7 +104,10 @@ class ScheduleRequest(RequestModel):
         )
 
     def checked_policy(self, context: Context, caller: str) -> StoredPolicy | None:
-        """Return the policy that comes with it. Raises InvalidDocumentError."""
+        """Return the checked policy of the request; None if it has none.
+
+        Raises InvalidDocumentError.
+        """
         if self.policy is None:
             return None
         sent = self.policy
@@ -105,7 +115,7 @@ class ScheduleRequest(RequestModel):
 
 
 class TriggerRequest(RequestModel):
-    """An empty body: the schedule is in the path, the author is the caller."""
+    """An empty body: the path names the schedule, and the caller is the author."""
 
 
 _SCHEDULES: dict[str, Example] = {

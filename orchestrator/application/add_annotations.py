@@ -1,4 +1,4 @@
-"""Stores annotations for the reports of a run, and publishes these again."""
+"""Stores annotations of a run, and publishes the run's reports again."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def add_annotations(
 
     Raises:
         RunMissingError: There is no such run.
-        InvalidDocumentError: Something is wrong with one of them; nothing is stored.
-        TooManyStatementsError: The run has too many.
+        InvalidDocumentError: One of the annotations is invalid; nothing is stored.
+        TooManyAnnotationsError: The run would have too many.
     """
     find_run(context.stores, run_id)
     cells = [cell.name for cell in context.stores.cells.of_run(run_id)]
@@ -72,7 +72,7 @@ def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ..
 def _meant(
     context: Context, evidence: Evidence, written: Sequence[Annotation]
 ) -> tuple[CheckedAnnotation, ...]:
-    """Return the stored annotation of each given one."""
+    """Return the stored and checked annotations that equal the given ones, each once."""
     stored = evidence.record.annotations
     chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
     return _checked(context, evidence, tuple(dict.fromkeys(chosen)))

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def attribute_run(stores: Stores, run_id: str) -> Mapping[str, tuple[Attribution, ...]]:
-    """Return the root causes of every cell with retests, by cell name."""
+    """Return the root causes of failing tests of every cell with retests, by cell name."""
     cells = {cell.name: cell for cell in stores.cells.of_run(run_id)}
     return {name: attribute_cell(stores, cells[name]) for name in stores.retests.of_run(run_id)}
 
@@ -43,7 +43,7 @@ def diagnosed_cells(
 ) -> tuple[DiagnosedTest, ...]:
     """Return retested failing tests of every cell whose retests are finished.
 
-    Retests supplement the results: without them, if they cannot be read, the run is still returned.
+    Return nothing if the retests cannot be read: they only supplement the results.
     """
     try:
         retests = stores.retests.of_run(run_id)
@@ -85,7 +85,7 @@ def baseline_name(subject: str, baseline: Baseline) -> str:
 
 
 def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
-    """Return the same cell in the confirmation run, with everything that ran there unchanged."""
+    """Return the results of the cell of the same name in the confirmation run; None without one."""
     second = stores.retests.confirmation_of(cell.run_id)
     if second is None:
         return None
@@ -104,7 +104,7 @@ def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
 
 
 def _outcomes(stores: Stores, cell: Cell) -> dict[str, tuple[str, ...]]:
-    """Return the first outcome, then that of each retest, by test key."""
+    """Return the outcomes of each retested test, first run first, by test key."""
     retests = stores.retests.of_run(cell.run_id).get(cell.name, ())
     found: dict[str, list[str]] = {}
     for retest in retests:
@@ -125,14 +125,14 @@ _NOT_THERE = "-"
 
 @dataclass(frozen=True, slots=True)
 class LastTime:
-    """The newest run in which the platform passed, and its differences."""
+    """The newest run in which the platform passed, and how its environment differs."""
 
     run: str = ""
     packages: tuple[Row, ...] = ()
-    """Package versions without the subject's."""
+    """Packages other than the subject whose versions differ: (name, version then, version now)."""
     surroundings: tuple[Row, ...] = ()
     payload: str = ""
-    """Digest of its payload."""
+    """Digest of that run's payload."""
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def failing_keys(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[str, ...]:
 def keys_in_question(
     stores: Stores, cell: Cell, spec: RunSpec, order: RetestOptions
 ) -> tuple[str, ...]:
-    """Return keys of failures and requested tests, limited by the order."""
+    """Return keys of requested tests, then of failures; at most `order.max_tests`."""
     jobs = set(stores.cells.plan(cell.id).jobs)
     named = [key for key in order.tests if key.partition("::")[0] in jobs]
     keys = dict.fromkeys([*named, *failing_keys(stores, cell, spec)])
@@ -166,7 +166,7 @@ def keys_in_question(
 
 
 def last_time(stores: Stores, cell: Cell, spec: RunSpec) -> LastTime:
-    """Return the last green cell of the platform and environment, with its differences."""
+    """Return the last green run of the platform before the cell's run; empty if there is none."""
     plan = stores.cells.plan(cell.id)
     green = stores.gates.last_green(
         spec.manifest.name, plan.platform.id, before_run=cell.run_id, ingested=False

@@ -1,4 +1,4 @@
-"""Find the earlier cells that a gate's cells are compared with, and compare their tests."""
+"""Finds the earlier cells that a gate's cells are compared with, and compares their tests."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class GatePlatforms:
     """Platform ids in the policies of a gate."""
 
     named: frozenset[str]
-    """Platforms of the present policy, also those that no matrix has."""
+    """Platforms that the present policy names, even if no matrix has them."""
     required: frozenset[str]
     """Platforms of the present policy that are not advisory."""
     gone: frozenset[str]
-    """Platforms that an earlier version named and the present one does not, or that an earlier one
-    required and that are advisory now.
+    """Platforms that an earlier version of the policy named and the present version does not, or
+    that an earlier version required and the present version has as advisory.
     """
     then: Mapping[str, frozenset[str]]
     """Required platforms of every version of the policy, by the version's digest."""
@@ -87,7 +87,7 @@ class CellBaseline:
     tests: tuple[BaselineTests, ...]
     """Tests in the runs that the gate passed last, and in the platform's last green run."""
     names: NodeIds
-    """Node ids of all that was looked at."""
+    """Node ids of all tests that were read, by job and `normal_nodeid`."""
 
 
 def baselines(
@@ -98,17 +98,16 @@ def baselines(
 ) -> list[CellBaseline]:
     """Return the baseline of each cell.
 
-    A cell is compared with earlier cells of its platform. A platform without any may have been
-    renamed:
-    it is compared with those that the gate's earlier policies named, or required, and the present
-    one does not. Where no platform is new, the first required cell has what those had that the
-    gate passed last and required then.
+    A cell is compared with earlier cells of its platform. A platform without earlier cells may have
+    been renamed: its cells are compared with the cells of platforms in `GatePlatforms.gone`. If no
+    required platform is new, the first required cell must have the tests of every platform that was
+    required when the gate passed last and is not required now.
 
     Args:
         context: What the operations work with.
-        policy: The gate's.
-        gate_platforms: Its platforms.
-        counted: Cells that count of the present runs.
+        policy: The gate's policy.
+        gate_platforms: The platforms in the gate's policies.
+        counted: The present runs' cells that count.
     """
     finder = _BaselineFinder(
         context, policy, gate_platforms, [one.parts[0].cell for one in counted]
@@ -127,7 +126,7 @@ def baselines(
 
 
 def _present_tests(one: CountedCell) -> CellTests:
-    """Return the tests of a cell; of a job that ran again, the later ones."""
+    """Return the tests of a cell; of a job that was rerun, the tests of the last run."""
     tests: dict[str, list[TestFact]] = {}
     jobs: dict[str, JobRecord] = {}
     for part in one.parts:
@@ -144,7 +143,9 @@ class _Accepted:
 
     runs: frozenset[str]
     cells: Sequence[Cell]
-    """By job name, the jobs with the last run's payload; a test that it lacks was removed."""
+    """Cells of these runs; of each name, only those with the payload of its last run. A test that
+    this payload lacks was removed.
+    """
     signatures: frozenset[str]
     """Signatures of the failures."""
     policy: str
@@ -191,7 +192,7 @@ class _BaselineFinder:
         self._names: dict[str, dict[str, set[str]]] = {}
 
     def _accepted(self, without: Iterable[str]) -> _Accepted:
-        """Return the runs that the gate passed last, of verdicts on none of these runs."""
+        """Return the evidence that the gate passed last, by a verdict on none of these runs."""
         runs = tuple(sorted(set(without)))
         if runs not in self._passed:
             self._passed[runs] = _Accepted.read(self._context, self._gate, runs)
@@ -239,9 +240,10 @@ class _BaselineFinder:
     def _while_advisory(
         self, one: CountedCell, accepted: _Accepted
     ) -> Iterator[tuple[str, CellTests]]:
-        """Yield tests of jobs that were advisory when the gate passed, from the runs before those.
+        """Yield (run, tests) of jobs that were advisory when the gate passed, from earlier runs.
 
-        A pass accepts nothing of a job that could not decide it, but what the policy gave up.
+        An advisory job could not fail the gate, so a PASS does not accept its lost tests, except
+        tests that the policy gave up.
         """
         record, runs = one.parts[0].cell, {part.taken.id for part in one.parts}
         policies: list[GatePolicy] = []
@@ -269,8 +271,8 @@ class _BaselineFinder:
     def _collected(self, cell: str, green: LastGreen) -> int | None:
         """Return the number of tests that a cell had in a green run of its platform.
 
-        For a new cell name, it is the smallest number of a removed cell, which the new one may
-        replace; None if no cell was removed.
+        For a new cell name, return the smallest number of a removed cell, because the new cell may
+        replace that one; None if no cell was removed.
         """
         gone = [number for name, number in green.collected.items() if name not in self._present]
         return green.collected.get(cell, min(gone, default=None))
@@ -290,9 +292,9 @@ class _BaselineFinder:
             yield from [gone] if gone else []
 
     def _dropped(self, one: CountedCell, accepted: _Accepted) -> list[Cell]:
-        """Return the cells of platforms that were required and are not, for a required cell.
+        """Return the earlier cells of platforms that are no longer required, for a required cell.
 
-        None if another required platform is new: that one is compared with them.
+        Empty for other cells, or if a required platform is new: its cells are compared with them.
         """
         known = {_platform(cell) for cell in accepted.cells}
         required = {cell.platform.id for cell in self._required}
@@ -307,7 +309,8 @@ class _BaselineFinder:
     def _environments_gone(self, one: CountedCell, cells: Sequence[Cell]) -> list[BaselineTests]:
         """Return the tests of environments that the platform lost, by ``JOB.ENVIRONMENT``.
 
-        Only the platform's first cell gets them. A new environment counts as a renamed one.
+        Empty for every cell of the platform but the first, and if the platform has as many new
+        environments as lost ones, because those may be renamed.
         """
         record, plan_of = one.parts[0].cell, self._context.stores.cells.plan
         present = self._environments[record.platform.id]
@@ -330,7 +333,7 @@ class _BaselineFinder:
     def _swapped(
         self, one: CountedCell, same: Sequence[Cell], cells: Sequence[Cell]
     ) -> Iterator[list[Cell]]:
-        """Yield the cells on the machine of a cell, if its name was another machine's."""
+        """Yield earlier cells of other names on the cell's machine, if its own were on another."""
         others = [cell for cell in cells if cell.name != same[0].name]
         machine = _machine(one)
         if not others or machine is None or self._machine_of(same[-1]) == machine:
@@ -339,10 +342,10 @@ class _BaselineFinder:
         yield from [alike] if alike else []
 
     def _last_greens(self, one: CountedCell, *, is_new: bool) -> list[LastGreen]:
-        """Return the last green run, and of a new gate those as of each run that it refused.
+        """Return the last green run; of a new gate also those before each run that it refused.
 
-        Runs that a gate refused before its first PASS remove no tests from its baseline. The
-        newest `_REFUSED` runs, the first, and the last green run before the first are enough.
+        Runs that a gate refused before its first PASS remove no tests from its baseline. The newest
+        `_REFUSED` runs, the first, and the last green run before the first are enough.
         """
         gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
         judged = gates.evaluated_runs(self._gate, before_run=min(own)) if is_new else []
@@ -361,7 +364,7 @@ class _BaselineFinder:
         ) or self._last_green_elsewhere(one, before_run)
 
     def _last_green_elsewhere(self, one: CountedCell, before_run: str) -> LastGreen | None:
-        """Return the newest green run of a platform that is gone, on the machine of the cell."""
+        """Return the newest green run of a platform in `gone` on the cell's machine, or None."""
         machine, gates = _machine(one), self._context.stores.gates
         found = [
             last
@@ -424,7 +427,7 @@ def _platform(cell: Cell) -> str:
 
 
 def _machine(one: CountedCell) -> MachineEvidence | None:
-    """Return the machine of a cell; None if nothing is known of it."""
+    """Return the machine of a cell; None if it is unknown."""
     last = one.parts[-1].cell
     return machine_of(last) if last.ingested is None and last.attestation is not None else None
 
@@ -494,7 +497,7 @@ def _with_changes(
 
 
 def _renames(context: Context, product: str) -> Mapping[str, Mapping[str, str]]:
-    """Return confirmed new names by older ones, by job."""
+    """Return, by job, the confirmed new name of each older test name."""
     found: dict[str, dict[str, str]] = {}
     for one in context.stores.aliases.list(product=product, state=AliasState.CONFIRMED):
         found.setdefault(one.job, {})[normal_nodeid(one.old)] = normal_nodeid(one.new)

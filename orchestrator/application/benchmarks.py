@@ -52,7 +52,7 @@ class RateTrend:
 
     cell: str
     job: str
-    """Empty for all suites together."""
+    """The suite's job; empty for all suites together."""
     days: Sequence[Day]
 
     @property
@@ -62,7 +62,7 @@ class RateTrend:
 
     @property
     def change(self) -> Fraction | None:
-        """Return the change of the pass rate since the previous day with one; None without any."""
+        """Return the change of the pass rate since the previous day with a rate, or None."""
         now = self.latest.counts.pass_rate
         before = (day.counts.pass_rate for day in reversed(self.days[:-1]))
         earlier = next((rate for rate in before if rate is not None), None)
@@ -72,7 +72,7 @@ class RateTrend:
 def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]:
     """Return trends by platform and suite; ``""`` means all suites of a platform.
 
-    A day of all suites together counts the runs of the suite that had most.
+    For all suites together, the day's number of runs is that of the suite with the most runs.
     """
     found: dict[tuple[str, str], dict[date, Day]] = {}
     for rate in rates:
@@ -93,19 +93,19 @@ class MetricChange(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """The values differ, and the metric states no direction."""
+    """The values differ, but the metric does not state whether higher or lower is better."""
     SINGLE = "single"
-    """One side has a single sample, and so no spread."""
+    """One of the two runs has a single sample, so its spread is unknown."""
     ALIKE = "alike"
     """The spreads overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A benchmark in both cells of a pair."""
+    """One benchmark, measured in both cells of a pair."""
 
     pair: int
-    """Index of the pair."""
+    """Index of the pair in the list of pairs."""
     benchmark: Benchmark
     before: Point
     after: Point
@@ -119,7 +119,7 @@ class Delta:
     def loss(self) -> float:
         """Return the relative loss, 0.05 for 5 % worse, negative for better.
 
-        0 without direction or ratio.
+        0 if the metric has no direction, or the change no ratio.
         """
         if self.change is None or self.benchmark.direction not in ("higher", "lower"):
             return 0.0
@@ -133,7 +133,7 @@ class Delta:
 
     @property
     def verdict(self) -> MetricChange:
-        """Classify the change."""
+        """Return the class of the change."""
         if not self.is_apart:
             return MetricChange.ALIKE
         if min(self.before.samples, self.after.samples) < 2:
@@ -158,7 +158,7 @@ def _rank(delta: Delta) -> tuple[bool, float, str, int]:
 
 
 FEWEST = 8
-"""Minimum runs for a change point."""
+"""Minimum number of runs for a change point."""
 
 
 class LevelChange(StrEnum):
@@ -167,7 +167,7 @@ class LevelChange(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     DIFFERS = "differs"
-    """The values differ, and the metric states no direction."""
+    """The level differs, but the metric does not state whether higher or lower is better."""
     STEADY = "steady"
     SHORT = "short"
     """Too few runs for a change point."""
@@ -183,7 +183,7 @@ class BenchmarkStatus:
     cells: Sequence[int]
     values: Sequence[float]
     change: ChangePoint | None
-    """The last change point."""
+    """The last change point; None if there is none."""
 
     @property
     def loss(self) -> float:
@@ -198,7 +198,7 @@ class BenchmarkStatus:
 
     @property
     def moved(self) -> LevelChange:
-        """Classify the change."""
+        """Return the class of the last change of the level."""
         if len(self.values) < FEWEST:
             return LevelChange.SHORT
         if self.change is None:
@@ -224,14 +224,14 @@ class BenchmarkPage:
 
     items: Sequence[BenchmarkStatus]
     newest: Mapping[int, Point]
-    """Measurement of the newest run, by item index."""
+    """Measurement of the newest run, by index in `items`."""
     cells: Mapping[int, Measuring]
     counts: Mapping[LevelChange, int]
     """Counts by change, over all matching benchmarks."""
     total: int
     platforms: Sequence[str]
     several: Collection[str]
-    """Names that several benchmarks share, with other units or parameters."""
+    """Names that several benchmarks of different units or parameters share."""
 
 
 def list_benchmarks(
@@ -291,25 +291,25 @@ SAMPLED = 250
 MOST_SAMPLES = 16
 """Maximum samples per run."""
 _NEAR = 2
-"""Runs around a change point in which an environment change counts; change points are no more
-exact.
+"""Number of runs before and after a change point in which an environment change counts, because a
+change point is not more exact.
 """
 _FEW = 8
 _TENTH = 20
-"""Share of values below the noise band, and above it."""
+"""One of so many values is below the noise band, and as many above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Runs of one environment between two change points."""
+    """The level of consecutive runs with one environment, between two change points."""
 
     first: int
     last: int
-    """Index of the first and the last point."""
+    """Index of the last point."""
     middle: float
     low: float
     high: float
-    """Ends of the range with nine of ten values; with few values, of all."""
+    """Upper end of the range that has nine of ten values; with few values, all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class Step:
 
     change: ChangePoint
     is_worse: bool | None
-    """None if the metric has no direction."""
+    """Whether the change is for the worse; None if the metric has no direction."""
     environment: Sequence[tuple[str, str, str]]
     """Differences of the environment: (name, value before, value since)."""
     is_known: bool
@@ -363,7 +363,7 @@ def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int
 
 
 def samples_of(context: Context, trend: BenchmarkTrend) -> Mapping[int, Sequence[float]]:
-    """Return samples by cell; empty with too many runs."""
+    """Return the samples by cell; empty if the trend has more than `SAMPLED` runs."""
     if len(trend.points) > SAMPLED:
         return {}
     cells = [point.cell for point in trend.points]
@@ -429,7 +429,7 @@ def series_of(
         benchmark: ``job/metric``.
         product: The payload's name; None means any.
         platform: The platform's id; None means every one.
-        runs: So many newest runs are looked at.
+        runs: Number of newest runs that are read.
     """
     job, _, metric = benchmark.partition("/")
     if not metric:
@@ -442,7 +442,7 @@ def series_of(
 
 
 def _kind(one: CellMetric) -> tuple[str, ...]:
-    """Return the key of comparable measurements."""
+    """Return the key that comparable measurements share."""
     fact = one.fact
     params = sorted((str(name), str(value)) for name, value in fact.params.items())
     return one.cell, one.platform, fact.unit, fact.direction, repr(params)
@@ -496,7 +496,7 @@ def _change(change: ChangePoint, points: Sequence[CellMetric], direction: str) -
 
 
 def _point(measurements: Sequence[CellMetric]) -> SeriesPoint:
-    """Return a run's measurement: the unpaired one, else the subject's paired turns."""
+    """Return a run's measurement as a point: the unpaired one, else the subject's paired turns."""
     plain = [one for one in measurements if not one.fact.arm]
     values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in measurements]
     last = measurements[-1]

@@ -1,4 +1,4 @@
-"""Browser sessions: short and revocable; the secret is stored as its SHA-256."""
+"""Browser sessions: begin, find, end, list. Only the SHA-256 of a session's secret is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.store.audit_recorder import identify, note, origin
 from orchestrator.store.sql import ListPage, PageAsked
 
 USED_EVERY = timedelta(minutes=1)
-"""How exactly the last use of a token or a session is known."""
+"""Minimum interval of storing the last use of a token or a session."""
 _LONGEST_DISPLAY_NAME = 100
 _EVERYBODY = "*"
 _RANK = list(Scope)
@@ -36,14 +36,15 @@ class NewSession:
     """A session that was just begun."""
 
     secret: str
-    """For the browser's cookie; it is not stored."""
+    """The secret, for the browser's cookie; only its digest is stored."""
     life: timedelta
 
 
 def begin_session(context: Context, caller: Caller, *, until: datetime | None) -> NewSession:
-    """Begin a session of a token.
+    """Begin a session of a token's owner.
 
-    The session ends with the token, and at its own expiry at the latest.
+    The session ends when the token ends, at `until`, or after the longest life of a session,
+    whichever is first.
     """
     return _begin(context, caller, token=caller.id, until=until, id_token=None)
 
@@ -113,7 +114,7 @@ def _begin(
 
 
 def find_session(context: Context, secret: str) -> BrowserSession | None:
-    """Return a session, which this does not use; None for an unknown or ended session."""
+    """Return a session without counting a use; None if it is unknown or has ended."""
     session = context.stores.browser_sessions.find(digest_of(secret))
     if session is None or _has_ended(context, session, context.clock.now()):
         return None
@@ -121,7 +122,7 @@ def find_session(context: Context, secret: str) -> BrowserSession | None:
 
 
 def caller_of_session(context: Context, secret: str) -> Caller | None:
-    """Return the caller of a session; None for an unknown or ended session."""
+    """Return the caller of a session, and count a use; None if it is unknown or has ended."""
     session, at = find_session(context, secret), context.clock.now()
     if session is None:
         return None
@@ -139,7 +140,10 @@ def caller_of_session(context: Context, secret: str) -> Caller | None:
 
 
 def end_session(context: Context, secret: str) -> str | None:
-    """End a session; idempotent. Return the issuer's token of it, if it was begun there."""
+    """End a session; idempotent.
+
+    Return the ID token of a session that was begun at an issuer; None for other sessions.
+    """
     sessions = context.stores.browser_sessions
     session = sessions.find(digest_of(secret))
     if session is None:
@@ -150,7 +154,7 @@ def end_session(context: Context, secret: str) -> str | None:
 
 
 def revoke_session(context: Context, session_id: str) -> bool:
-    """End a session by its id; False for an unknown or ended one."""
+    """End a session by its id; return False if it is unknown or has ended."""
     ended = context.stores.browser_sessions.end(session_id)
     if ended is None:
         return False
@@ -163,7 +167,7 @@ def _resource(session: BrowserSession) -> str:
 
 
 def _shown(session: BrowserSession) -> Mapping[str, object]:
-    """Return what the audit log has of a session."""
+    """Return the fields of a session that the audit log records."""
     unshown = ("id", "roles_digest", "last_used_at")
     return {name: value for name, value in asdict(session).items() if name not in unshown}
 
@@ -178,7 +182,7 @@ def list_sessions(
 
 
 def _has_ended(context: Context, session: BrowserSession, at: datetime) -> bool:
-    """Whether it is over, or was begun at another issuer or with other roles than there are now."""
+    """Whether the session has ended, or the issuer or its roles have changed since it was begun."""
     is_of_issuer = session.token is None
     if is_of_issuer and session.roles_digest != _roles_digest(context):
         return True
@@ -186,21 +190,21 @@ def _has_ended(context: Context, session: BrowserSession, at: datetime) -> bool:
 
 
 def _roles_digest(context: Context) -> str:
-    """Return the digest of the issuer and its groups' roles."""
+    """Return the digest of the issuer and of the roles that its groups have."""
     issuer = context.sign_in.issuer
     known = [issuer.issuer if issuer else "", sorted(context.sign_in.roles)]
     return digest_of(json.dumps(known))
 
 
 def digest_of(secret: str) -> str:
-    """Return what is stored of a secret."""
+    """Return the SHA-256 of a secret, in hex; it is stored in place of the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def cookie_of(host: str) -> str:
     """Return the name of the session cookie for a Host header.
 
-    Browsers share cookies between the ports of a host: each controller there has its own name.
+    Browsers share cookies between the ports of a host, so the name contains the port.
     """
     port = host.rpartition("]")[2].rpartition(":")[2]
     return f"seatrial_{port}" if port.isdecimal() else "seatrial"

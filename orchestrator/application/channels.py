@@ -1,6 +1,7 @@
 """Notification channels: add, test, rotate the secret, remove; and deliver notifications.
 
-Every announcement is written here: of a verdict, of a firing's end and missed deadline, of a test.
+This module writes every announcement: of a verdict, of a firing's end, of a missed deadline and of
+a test message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from orchestrator.domain.units import utc
 MOST_CHANNELS = 100
 _Pattern = Annotated[str, ValueLimits(min_length=1, max_length=200, pattern=ONE_LINE)]
 _Url = Annotated[str, ValueLimits(min_length=1, max_length=2000, pattern=ONE_LINE)]
-_TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
+_TEST_TEXT = "This is a test message: no gate has changed its state."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +52,13 @@ class NewChannel:
     name: Annotated[str, ValueLimits(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     kind: ChannelKind = ChannelKind.WEBHOOK
     target: _Url
-    """A URL; for ``github``, ``owner/repository``."""
+    """The URL that messages are sent to; for ``github``, ``owner/repository``."""
     lineages: Annotated[tuple[_Pattern, ...], ValueLimits(max_length=50)] = ()
-    """Patterns of lineages, with ``*`` and ``?``. Empty takes all."""
+    """Patterns of lineage names, with ``*`` and ``?``; empty means every lineage."""
     allow_private: bool = False
     """Whether private addresses and plain HTTP are allowed, for receivers in your own network."""
     api_base: _Url = GITHUB_API
-    """API of a GitHub Enterprise: ``https://github.example.org/api/v3``."""
+    """Base URL of GitHub's API; of a GitHub Enterprise ``https://github.example.org/api/v3``."""
     token_from: Annotated[str, ValueLimits(max_length=200, pattern=ONE_LINE)] = ""
     """Where the controller reads GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
     in its ``HOME/keys``.
@@ -91,7 +92,7 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
 def unmatched_lineages(context: Context, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the patterns that no present lineage matches, and the present lineages by name.
 
-    Present are the lineages with a verdict, of the schedules, and each gate's own.
+    The present lineages are those with a verdict, those of the schedules, and each gate's own.
     """
     stores = context.stores
     present = {one.newest.lineage for one in stores.gates.lineage_heads()}
@@ -102,7 +103,7 @@ def unmatched_lineages(context: Context, patterns: Sequence[str]) -> tuple[list[
 
 
 def find_channel(context: Context, named: str) -> Channel | None:
-    """Return a channel by id or name."""
+    """Return a channel by id or name; None if there is none."""
     channels = [channel for channel, _ in context.stores.outbox.channels()]
     by_id = (one for one in channels if one.id == named)
     return next(by_id, None) or next((one for one in channels if one.name == named), None)
@@ -172,10 +173,9 @@ AT_ONCE = 20
 def deliver(context: Context) -> None:
     """Try every due delivery, one after the other, outside of any transaction.
 
-    At least once: if a controller dies between sending and storing that, the next one sends the
-    delivery again, with the same id. A channel that fails waits for the next look, so that it
-    does not keep
-    the others waiting.
+    A delivery is sent at least once: if a controller dies after sending and before storing the
+    result, the next controller sends the delivery again, with the same id. After a failure, the
+    channel's other deliveries wait for the next call, so that they do not delay other channels.
     """
     outbox, clock = context.stores.outbox, context.clock
     failing: set[str] = set()
@@ -196,8 +196,10 @@ def deliver(context: Context) -> None:
 def notify_people(context: Context, announcement: Announcement) -> bool:
     """Queue an announcement for every channel that wants it, in one transaction.
 
-    Returns: Whether the lineage's state is new, or its first one. A key that was announced before,
-    by this controller or another, changes nothing and returns False. `deliver` sends.
+    `deliver` sends the queued deliveries. A key that any controller announced before changes
+    nothing.
+
+    Returns: Whether the lineage's state is its first one, or differs from the previous one.
     """
     return context.stores.outbox.put(announcement, new_id=context.new_id, at=context.clock.now())
 
@@ -205,7 +207,7 @@ def notify_people(context: Context, announcement: Announcement) -> bool:
 def failing_line(context: Context, verdict: Verdict | None, run: str) -> tuple[str, ...]:
     """Return one line that names the first failing tests and jobs of the verdict.
 
-    Those of the run if there is no verdict. Empty if nothing failed.
+    Without a verdict, the line names failing tests of the run. Empty if nothing failed.
     """
     if verdict is not None:
         found = failing_items(verdict)
@@ -260,7 +262,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """Return the state to announce for an ended firing; None if a later firing supersedes it."""
+    """Return the announcement of an ended firing; None if a later firing supersedes it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -354,7 +356,7 @@ def _gate(name: str) -> str:
 
 
 def _facts(subject: Mapping[str, str], *, gate: str, product: str, **more: str) -> dict[str, str]:
-    """Return the facts that are known, for programs."""
+    """Return the known facts by name, without empty ones, for receivers that are programs."""
     facts = {
         "gate": gate,
         "product": product,

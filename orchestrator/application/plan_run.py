@@ -62,8 +62,9 @@ OWN_BASELINE = (
     " and a gate takes it as no evidence for a performance budget"
 )
 OWN_PACKAGES = (
-    "{}: if python3 of this computer does not meet python.requires, jobs have Seatrial's own Python"
-    " and see its packages, declared or not; name another one in python.candidates"
+    "{}: if python3 of this computer does not meet python.requires, jobs run in Seatrial's own"
+    " Python and can import all its packages, even undeclared ones; name another one in"
+    " python.candidates"
 )
 _NOTHING = Decimal(0)
 
@@ -71,8 +72,9 @@ _NOTHING = Decimal(0)
 def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) -> Plan:
     """Validate the order as a launch would, and ask the providers for places.
 
-    `with_hosts` checks your own hosts, too: it signs in on each. Raises InvalidDocumentError or
-    PayloadMissingError.
+    With `with_hosts`, also sign in on each own host and check it.
+
+    Raises InvalidDocumentError or PayloadMissingError.
     """
     payload = payload_of(context, order)
     matrix, plans = check_order(context, order, payload)
@@ -130,7 +132,7 @@ def _own_packages(manifest: Manifest, plans: Iterable[CellPlan]) -> str:
 def _shipments(
     context: Context, spec: RunSpec, payload_bytes: int, cells: Iterable[PlannedCell]
 ) -> tuple[Shipment, ...]:
-    """Return the expected uploads; nothing is sent to this computer, or where there is no place."""
+    """Return the expected shipments of cells that have a place and do not run on this computer."""
     shipments = ExpectedShipments(context, spec)
     return tuple(
         shipments.of(
@@ -183,7 +185,7 @@ def _planned(context: Context, plan: CellPlan, spec: RunSpec, needed: str) -> Pl
 def _listed(
     context: Context, plan: CellPlan, spec: RunSpec, needed: str, refusal: str
 ) -> PlannedCell:
-    """Plan a cell whose provider refuses: the provider's own list says its maximum cost."""
+    """Plan a cell whose provider cannot be used; its maximum cost comes from the price list."""
     provider = context.provider(plan.platform.provider)
     try:
         found = provider.listed_places(plan.platform) if isinstance(provider, PriceLists) else ()

@@ -29,7 +29,7 @@ class WaiverMissingError(LookupError):
 
 
 class WaiverApprovedError(Exception):
-    """Another person has approved the waiver before; the text says who and when."""
+    """Raised if another person has approved the waiver already; the text says who and when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +43,17 @@ class NewWaiver:
     """Rule id, as in the verdict: ``platform/aws-a10g``."""
     reason: Annotated[str, ValueLimits(min_length=1, max_length=2000)]
     days: Annotated[int, ValueLimits(ge=1, le=36_500)]
-    """At most the policy's `exception_max_age`."""
+    """Days until the waiver expires: at most the policy's `exception_max_age`."""
     verdict: Word = ""
-    """The verdict that its author read, ``V-0001``; the gate's newest by default."""
+    """Id of the verdict that the author read, ``V-0001``; the gate's newest by default."""
     only_this: bool = False
-    """Whether it is limited to the evidence of that verdict."""
+    """Whether the waiver counts only for the evidence of `verdict`."""
 
 
 def request_waiver(context: Context, new: NewWaiver, *, author: Person) -> StoredWaiver:
     """Request a waiver; it counts once another person approves it. Not idempotent.
 
-    It excuses what the rule was bad for in the verdict that its author read, and no more.
+    The waiver excuses only the failures that the rule had in the verdict that the author read.
 
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError, and nothing is stored.
     """
@@ -124,17 +124,17 @@ def _approved_by(approved: StoredWaiver, by: Person) -> StoredWaiver:
 
 
 def approval_page(context: Context, gate: str) -> str:
-    """Return the URL of the page on which people approve; empty where tokens approve, too."""
+    """Return the URL of the gate's approval page; empty if tokens may approve as well."""
     if context.sign_in.issuer is None:
         return ""
     return f"{context.sign_in.public_url}/gates/{quote(gate, safe='')}"
 
 
 def token_fault(context: Context, by: Person) -> str:
-    """Return why a token cannot approve where people sign in at an issuer; empty if they can.
+    """Return why this token cannot approve; empty if the person can.
 
-    A token's name says nothing of who holds it: an administrator gives it, and somebody could
-    approve with a token of another name what they asked for as themselves.
+    Where people sign in at an issuer, tokens cannot approve: an administrator chooses a token's
+    name, so the requester could approve their own request with a token of another name.
     """
     issuer = context.sign_in.issuer
     if issuer is None or by.is_signed_in:
@@ -147,14 +147,14 @@ def token_fault(context: Context, by: Person) -> str:
 
 
 def _own_fault(waiver: Waiver, by: Person) -> str:
-    """Return why this person cannot approve it; empty if they can."""
+    """Return why this person cannot approve the waiver; empty if they can."""
     if person_key(waiver.author) != person_key(by.name):
         return ""
     return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {_others(by.token)}"
 
 
 def _others(token: str) -> str:
-    """Return who may approve what the owner of this token asked for."""
+    """Return, in words, who may approve a request of this token's owner."""
     if token != SOCKET:
         return "somebody else has to"
     return (
@@ -167,7 +167,7 @@ def _others(token: str) -> str:
 def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalResponse:
     """Approve the evidence of a verdict, by default the gate's newest; once per person.
 
-    The answer says where the approval counts for nothing.
+    The response's `remark` says why the approval does not count, if it does not.
 
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
     """
@@ -189,7 +189,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
 
 def idle_remark(read: StoredVerdict, yes: Approval) -> str:
-    """Return why an approval of the verdict's evidence does not count, and the ways out.
+    """Return why the approval of the verdict's evidence does not count, and what to do.
 
     Empty if it counts.
     """
@@ -239,15 +239,14 @@ def _nothing_fault(rule_result: RuleResult, read: StoredVerdict) -> str:
     """Return why nothing can be waived: the rule has no evidence, or nothing fails."""
     if not rule_result.waivable:
         return (
-            f"nothing waives {rule_result.id!r} as {read.id} has it: {rule_result.sentence} Run "
-            "what is asked for"
-            f" and check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out"
-            " of the policy"
+            f"the rule {rule_result.id!r} of {read.id} cannot be waived: {rule_result.sentence} Run"
+            f" what is asked for and check again (`seatrial run`, `seatrial gate check"
+            f" {read.gate}`), or take it out of the policy"
         )
     if not rule_result.failing:
         return (
-            f"{read.id} names nothing that a waiver of {rule_result.id!r} would excuse: it is"
-            f" {rule_result.outcome.value} there. `seatrial gate check {read.gate}` decides anew"
+            f"in {read.id} the rule {rule_result.id!r} is {rule_result.outcome.value}: there is"
+            f" nothing to waive. `seatrial gate check {read.gate}` makes a new verdict"
         )
     return ""
 

@@ -32,8 +32,9 @@ def further_projects(first: Settings) -> tuple[Settings, ...]:
     """Return the settings of the further projects. Raises RefusedError."""
     if first.is_further:
         raise RefusedError(
-            f"SEATRIAL_PROJECT={first.project} is one of SEATRIAL_PROJECTS, all of which `serve`"
-            " serves beside the project that SEATRIAL_HOME was made for: name that one, or none"
+            "SEATRIAL_PROJECT must be the project that SEATRIAL_HOME was made for, or unset;"
+            f" {first.project} is one of the further projects (SEATRIAL_PROJECTS), which `serve`"
+            " serves as well"
         )
     try:
         further = tuple(load(name) for name in first.projects)
@@ -55,7 +56,7 @@ _LEFT_OUT = (
 
 
 def warn_of_left_out(first: Settings) -> None:
-    """Log a warning of each project with a database in the home that has work and is not named."""
+    """Log a warning for each project of the home with unfinished work that is not served."""
     for file in sorted((first.home / "projects").glob("*/app.db")):
         home = file.parent
         if home.name in first.projects:
@@ -66,7 +67,7 @@ def warn_of_left_out(first: Settings) -> None:
 
 
 def _left_in(url: str) -> str:
-    """Return what is not finished in a database; empty where nothing is."""
+    """Return, in words, the unfinished work of a database; empty if there is none."""
     try:
         database = open_database(url, read_only=True)
         try:
@@ -83,7 +84,7 @@ def require_own_accounts(accounts: Sequence[str | None]) -> None:
     """Check that no two projects run local jobs as the same user. Raises RefusedError.
 
     Args:
-        accounts: Of each project; None where it runs none.
+        accounts: The account of each project's local jobs; None if it runs none.
     """
     named = [one for one in accounts if one is not None]
     if len(accounts) > 1 and system_user() in named:
@@ -113,19 +114,19 @@ class PortApplications:
 
     application: ASGIApp
     pages: ASGIApp
-    """Of the first project, without checks."""
+    """The pages of the first project, without access checks."""
     close_streams: Callable[[], None]
 
     @classmethod
     def from_contexts(
         cls, contexts: Sequence[Context], hosts: tuple[str, ...], ready: Callable[[], str] | None
     ) -> PortApplications:
-        """Make them; the first context is of the project that requests without a mark are for.
+        """Make the applications; requests without a project's mark go to the first context.
 
         Args:
             contexts: One for each project.
-            hosts: Names, beside those of the loopback, that the port is reached by.
-            ready: Tells the database's revision, for ``/readyz``.
+            hosts: Host names that the port accepts in addition to the loopback's.
+            ready: Returns the database's schema revision, for ``/readyz``.
         """
         made = [_project(context, hosts, ready) for context in contexts]
         named = zip(contexts[1:], made[1:], strict=True)

@@ -235,7 +235,7 @@ def test_a_platform_that_nobody_was_asked_for_cannot_be_waived(api: Desk) -> Non
     answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": "platform/there"})
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
-    assert "as V-0001 has it: There is no evidence of there" in error["detail"]
+    assert "of V-0001 cannot be waived: There is no evidence of there" in error["detail"]
     assert "`seatrial gate check release`" in error["detail"]
 
 

@@ -31,8 +31,8 @@ def ship_baseline(
 ) -> Mapping[str, object] | None:
     """Ship the baseline to the machine; return its part of the agent's plan.
 
-    None if no benchmark is left to be paired. A baseline that is not available fails nothing:
-    the plan has the reason, and the benchmarks run alone.
+    None if no benchmark is left to be paired. If the baseline is not available, the plan has the
+    reason, and the benchmarks run without a baseline.
     """
     if now.spec.matrix.baseline is None or not _benchmarks(now, finished):
         return None

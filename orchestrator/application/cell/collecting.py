@@ -1,4 +1,4 @@
-"""COLLECTING, and pulls of evidence: stops jobs, and fetches what is left, in bounded time."""
+"""COLLECTING: stops jobs and fetches the remaining evidence, in bounded time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pull_evidence(
         attempt_id: Id of the attempt.
         have: The stored position.
         at: Now.
-        limit_bytes: Maximum bytes of one fetch.
+        limit_bytes: Maximum bytes of one fetch, except for a longer line.
 
     Returns:
         The machine's answer (None if it has no such attempt), and the new position.
@@ -118,7 +118,7 @@ def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
 def read_metrics(deps: FlowDeps, now: AttemptState) -> None:
     """Store the metrics of the jobs that ended in this attempt; a repeated call changes nothing.
 
-    Without collected files nothing is read, and no check is stored.
+    Without collected files, no metrics are read and no check is stored.
     """
     named = [one for one in now.spec.manifest.job if one.metrics]
     if not named or not now.is_collected:
@@ -126,7 +126,7 @@ def read_metrics(deps: FlowDeps, now: AttemptState) -> None:
     ended = deps.stores.results.jobs_of_attempt(now.attempt.id)
     asked = [one for one in named if _has_ended(ended.get(one.id))]
     files = {one.name: one.digest for one in deps.stores.results.artifacts(now.cell.id)}
-    # After every event of the agent: its numbers end here.
+    # The number follows those of the agent's events.
     number = now.position.seq
     for job in asked:
         problems: list[str] = []
@@ -208,8 +208,8 @@ logger = logging.getLogger(__name__)
 def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch evidence until the agent's `end` event, or until the time limit.
 
-    Only an attempt that has run has anything to collect, and nothing here keeps its machine from
-    going home.
+    An attempt that never ran has nothing to collect. No error here delays the release of the
+    machine.
     """
     now = state_of(deps, attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
@@ -263,7 +263,7 @@ def _keep_evidence(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
 
 
 def _may_pass(error: Exception, *, late: bool) -> bool:
-    """Whether the error may be transient: an unreachable machine, a full disk or a store."""
+    """Whether the error may be transient: of an unreachable machine, a full disk, a database."""
     if isinstance(error, StoreError) and not isinstance(error, DamagedError):
         return True
     return not late and isinstance(error, ShellError | OSError)

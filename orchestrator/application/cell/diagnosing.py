@@ -1,7 +1,7 @@
 """DIAGNOSING: retests failed tests on their machine before it is released.
 
-Retests change no result and keep the machine no longer than requested: every error becomes a
-notice, and the machine is released.
+Retests change no result, and keep the machine no longer than requested. On any error, a notice is
+added and the machine is released.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def _look(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | No
 
 
 def _is_worth_it(now: AttemptState) -> bool:
-    """Whether the jobs ran and the machine still exists."""
+    """Whether retests are possible: the jobs ran, and the machine still exists."""
     held = now.lease is not None and now.lease.state is LeaseState.ACTIVE
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
 def _deadline(now: AttemptState, order: RetestOptions) -> datetime:
-    """Return when diagnosis ends in any case."""
+    """Return the time at which retests end at the latest."""
     begin = now.cell.entered_at or now.attempt.opened_at
     mine = begin + timedelta(minutes=order.max_minutes + order.await_minutes)
     limit = attempt_deadline(now)
@@ -193,7 +193,7 @@ def _start(
 
 
 def _take(deps: FlowDeps, now: AttemptState, retest_session: RetestSession) -> None:
-    """Once the agent has ended, store its results and remove its folder."""
+    """Store the retest session's results once its agent has ended, and remove its folder."""
     workspace = workspace_of(deps, now.lease)
     state = workspace.pull(retest_session.id, events_offset=0, log_offset=0, limit_bytes=0)
     deps.contact_log.silent_since.pop(now.attempt.id, None)
@@ -223,7 +223,7 @@ def _end(deps: FlowDeps, now: AttemptState, retest_session: RetestSession, *, tr
 
 
 def _stay(deps: FlowDeps, now: AttemptState, error: ShellError) -> None:
-    """Wait for an unreachable machine for a while; afterwards raise the error."""
+    """Return to wait for an unreachable machine; raise the error when the patience is over."""
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
     if at - since >= timedelta(seconds=deps.timings.contact_timeout_s):

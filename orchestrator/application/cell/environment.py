@@ -44,13 +44,13 @@ class PreparedEnvironment:
     wheels_bytes: int
     """Size of the wheelhouse's archive."""
     subject: Mapping[str, str] | None
-    """Distribution, version and requirement of the subject, where it is installed."""
+    """Distribution, version and requirement of the subject; None if it is not installed."""
     interpreter: Interpreter
     """The chosen interpreter, as probed."""
     packages: Mapping[str, str]
     """Versions of all importable packages, by name."""
     installs: str
-    """Digest of the wheelhouse, `NOTHING`, or empty if the machine's own index may add to it."""
+    """Digest of the wheelhouse, or `NOTHING`; empty if the machine's own index may add packages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpre
 
 
 class ShipmentPorts(Protocol):
-    """What is needed to tell what a machine is sent."""
+    """The ports that compute what a machine is sent."""
 
     @property
     def stores(self) -> Stores:
@@ -132,11 +132,11 @@ class ShipmentPorts(Protocol):
 
 
 _REMEMBERED = 200
-"""Number of attempts that are searched for one on such a platform."""
+"""Number of newest attempts among which one of the same platform is looked for."""
 
 
 class ExpectedShipments:
-    """What the machines of a run will be sent; blob and earlier attempts are read at most once."""
+    """Computes what a run's machines will be sent; reads wheel and earlier attempts only once."""
 
     def __init__(self, ports: ShipmentPorts, spec: RunSpec) -> None:
         self._ports = ports
@@ -152,13 +152,13 @@ class ExpectedShipments:
         return self._ports.stores.reusable_results.newest_preparations(_REMEMBERED)
 
     def of(self, plan: CellPlan, *, payload_bytes: int, image: str, is_rented: bool) -> Shipment:
-        """Return what the cell's machine will be sent, and why it is not rented for that.
+        """Return what the cell's machine will be sent, and why no machine is rented for it, if so.
 
-        The packages are for the Python of the newest attempt on such a platform, or for one that
-        is assumed. May ask an index, for seconds.
+        The packages are those for the Python of the platform's newest attempt, else for an assumed
+        Python. May ask an index, for seconds.
 
         Args:
-            plan: The cell's.
+            plan: The plan of the cell.
             payload_bytes: Packed size of the payload.
             image: The name of the image of its machine; empty if it is unknown.
             is_rented: Whether the machine costs money.
@@ -186,7 +186,7 @@ class ExpectedShipments:
         except WheelsError as error:
             if environment.index:
                 return shipment
-            if seen is None:  # an image may have what no index can send
+            if seen is None:  # the image may have packages that no index has
                 return replace(shipment, unknown=dict.fromkeys(environment.pip, str(error)))
             return replace(shipment, refusal=f"{error}; calculated for {machine}")
         is_without = is_rented and has_no_nvidia(plan.platform)
@@ -200,7 +200,7 @@ class ExpectedShipments:
         )
 
     def _seen(self, plan: CellPlan) -> tuple[Interpreter, str] | None:
-        """Return the interpreter of the platform's newest machine, with its description."""
+        """Return the interpreter of the platform's newest machine with its description, or None."""
         platform, manifest = platform_document(plan.platform), self._spec.manifest
         for one in self._prepared:
             known = one.ingredients
@@ -210,7 +210,7 @@ class ExpectedShipments:
         return None
 
     def _assumed(self, plan: CellPlan, image: str) -> tuple[Interpreter, str]:
-        """Assume an interpreter for a platform without an earlier machine; with its description."""
+        """Return an assumed interpreter with its description, if no earlier machine is known."""
         torch = torch_build(plan.id, image, ()).torch
         interpreter = self._ports.wheels.assume(self._spec.manifest, plan.environment, torch=torch)
         has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())

@@ -28,16 +28,16 @@ from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
-"""Name of the check in the evidence."""
+"""Name of the self-report check in the evidence."""
 _ON_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 
 
 def check_self_reports(
     deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
 ) -> Mapping[str, JobFact]:
-    """Store what jobs that ended well print against themselves: failures, and fallbacks.
+    """Store the failures and fallbacks that jobs with exit code 0 report in their output.
 
-    Return the facts as they are stored then.
+    Return the job facts after that.
     """
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
@@ -68,7 +68,7 @@ def check_self_reports(
 
 
 def _degrading(deps: FlowDeps, now: AttemptState, sentences: Sequence[str]) -> Sequence[str]:
-    """Return the fallbacks but those to the CPU on a machine that has nothing else."""
+    """Return the fallbacks, without fallbacks to the CPU on a machine that has no other device."""
     if not any(map(_ON_CPU.search, sentences)):
         return sentences
     attested = deps.stores.leases.attestations(now.attempt.id).values()
@@ -126,7 +126,7 @@ def _attest_torch(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object
 
 
 def cell_outcome(deps: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
-    """Return the outcome of a finished cell: by its jobs, and by outside causes."""
+    """Return the outcome of a finished cell, from its jobs and the causes outside of them."""
     return _outcome(cell, cause, partial(_over, deps, cell, spec))
 
 
@@ -153,14 +153,14 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
 
 
 def _cause_of(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
-    """Return the outcome with a note where every job was reused."""
+    """Return the cause, with a note if every job was reused."""
     if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
         return cause
     return Cause(cause.outcome, REUSED, all_reusable([job.reused_from for job in jobs]))
 
 
 def may_try_again(deps: FlowDeps, now: AttemptState) -> bool:
-    """Whether another attempt follows: after an infrastructure fault that may pass."""
+    """Whether another attempt follows: only after an infrastructure fault that may be transient."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
     left = now.attempt.number <= now.spec.matrix.limits.infra_retries

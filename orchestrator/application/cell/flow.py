@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 async def run_cell(deps: FlowDeps, do: Durable, cell_id: str) -> None:
-    """Make attempts until one counts, release every machine, and finish the run."""
+    """Make attempts until no other may follow, release every machine, and finish the run."""
     while True:
         admit = _patient(deps, queueing.poll_admission)
         attempt = await do.until("admit", admit, cell_id, every_s=0.5)

@@ -1,4 +1,4 @@
-"""Shared context of a cell's phases: stores, clock, back-off and retry rules."""
+"""Shared context of a cell's phases: stores, clock, back-off and time limits."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def _fraction(text: str) -> float:
 
 
 ORDER_MINUTES = 10
-"""Maximum wait for a machine at one place."""
+"""Maximum minutes to wait for a machine at one place."""
 RELEASE_MINUTES = 15
-"""Time beyond an attempt's limit for its release."""
+"""Minutes for the release of a machine, after the attempt's time limit."""
 
 GO = "go"
 """The phase is done; the next one begins."""
@@ -115,13 +115,13 @@ class Timings:
     """Time limits of the phases, in seconds."""
 
     place_s: float = 1800.0
-    """Until a machine is granted somewhere; not restarted at the next place."""
+    """Maximum wait until a machine is granted, over all places."""
     ordered_s: float = ORDER_MINUTES * 60.0
     """Maximum wait at one place without a refusal."""
     note_every_s: float = 5.0
     """Interval of notices that a machine is not granted yet."""
     exhausted_s: float = 600.0
-    """Seconds for which a refusal is remembered, over all runs."""
+    """Seconds for which a place's refusal is respected by all runs."""
     retry_after_s: Mapping[str, float] = field(
         default_factory=lambda: {"capacity": 120.0, "unavailable": 60.0}
     )
@@ -130,7 +130,7 @@ class Timings:
     """Maximum delay until a provider lists a new machine."""
     boot_s: float = 900.0
     own_boot_s: float = 60.0
-    """Until an own host, which has booted already, answers."""
+    """Maximum wait until an own host, which has booted already, answers."""
     ready_s: Mapping[str, float] = field(
         default_factory=lambda: {"cloud_init": 600.0, "apt": 600.0, "driver": 900.0}
     )
@@ -138,38 +138,41 @@ class Timings:
     host_key_s: float = 180.0
     """Seconds for which another host key than the published one is tolerated."""
     host_key_settle_s: float = 10.0
-    """Seconds of preparation within which a guest may make a host key of its own; Google's guest
-    agent begins once cloud-init has configured the machine (how long it takes is not measured)."""
+    """Seconds of preparation within which a guest may make its own host key. Google's guest agent
+    does so once cloud-init has configured the machine; the needed time was not measured.
+    """
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
     """Maximum time without contact while running."""
     host_key_look_s: float = 5.0
-    """Minimum interval of asking the provider for a changed host key."""
+    """Minimum interval of requests to the provider for a changed host key."""
     inspect_every_s: float = 30.0
     collect_s: float = 60.0
     close_s: float = 60.0
-    """For cleaning a machine before it is released anyway."""
+    """Maximum time for cleaning a machine; after it, the machine is released without cleaning."""
     never_made_after_s: float = 120.0
-    """Seconds within which a machine may appear after an unanswered launch call."""
+    """Seconds after an unanswered launch call within which its machine may still appear."""
     pull_limit_bytes: int = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class ContactLog:
-    """Time of the last contact with each attempt's machine; kept in memory only."""
+    """Contacts, messages and states by attempt; kept in memory only."""
 
     silent_since: dict[str, datetime] = field(default_factory=dict)
     inspected_at: dict[str, datetime] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
     """The last reported message by cell or attempt."""
     left: dict[str, tuple[datetime, AttemptState | None]] = field(default_factory=dict)
-    """By attempt, when its state was last read, and the state that the next look begins with."""
+    """By attempt: the time at which its state was last read, and the state for the next poll (None:
+    read the state again).
+    """
     approved_shipments: set[str] = field(default_factory=set)
-    """Attempts that may rent a machine for what it would be sent."""
+    """Attempts whose shipment was checked and does not prevent renting a machine."""
 
     def remember(self, key: str, message: str) -> bool:
-        """Store the message; return whether it differs from the last one and is to be reported."""
+        """Store the message; return whether it differs from the last one and must be reported."""
         last, self.messages[key] = self.messages.get(key), message
         return last != message
 
@@ -195,7 +198,7 @@ class FlowDeps:
     secret: Callable[[str], str | None]
     unpack: UnpackBundle
     self_report: Callable[[Iterable[bytes]], SelfReport]
-    """Finds what a job's output says against it."""
+    """Returns the failures and fallbacks that a job's output reports."""
     read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity
@@ -204,22 +207,24 @@ class FlowDeps:
     traits: Callable[[str], ProviderTraits]
     """Returns the traits of a provider by its name. Raises ConfigError."""
     new_login: Callable[[], Login]
-    """Makes fresh keys for a machine."""
+    """Returns new keys for a machine."""
     budgets: tuple[Budget, ...] = ()
     """Budgets across runs; the budget of a single run is in its matrix."""
     timings: Timings = field(default_factory=Timings)
     contact_log: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)
     locks: Locks = field(default_factory=Locks)
-    """One thread at a time ends a run; the context of API and pages shares these locks."""
+    """Locks by run, so that one thread at a time ends a run; shared with the context of REST and
+    pages.
+    """
 
 
 _FRESH = timedelta(seconds=1)
-"""Maximum age of a state that a look begins with."""
+"""Maximum age of a stored state that a poll may use instead of reading the state again."""
 
 
 def state_of(deps: FlowDeps, attempt_id: str) -> AttemptState:
-    """Return the attempt's state, as the last look left it if it was read within a second."""
+    """Return the attempt's state: as the last poll left it if that is fresh, else as stored."""
     at = deps.clock.now()
     read_at, state = deps.contact_log.left.get(attempt_id, (at, None))
     if state is None or not timedelta(0) <= at - read_at <= _FRESH:
@@ -229,9 +234,9 @@ def state_of(deps: FlowDeps, attempt_id: str) -> AttemptState:
 
 
 def leave(deps: FlowDeps, now: AttemptState) -> None:
-    """Let the next look begin with this state, which has everything that this look has written.
+    """Keep this state for the next poll; it has everything that this poll has stored.
 
-    A machine that did not answer before is read again: that it answers now has been noted.
+    The state is not kept if the lease records a missing contact, because that may be outdated.
     """
     read_at, _ = deps.contact_log.left.get(now.attempt.id, (None, None))
     if now.position.goes_on:
@@ -298,7 +303,7 @@ def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Valu
 
 
 def attempt_deadline(now: AttemptState) -> datetime | None:
-    """Return when the attempt must stop; its time counts from the machine's grant."""
+    """Return when the attempt must stop, counted from the machine's grant; None before that."""
     if now.lease is None or now.lease.granted_at is None:
         return None
     return now.lease.granted_at + timedelta(minutes=now.spec.matrix.limits.max_minutes)
@@ -329,13 +334,13 @@ def minutes_in_words(spec: RunSpec) -> str:
 def record_machine_ended_at(
     stores: Stores, lease: Lease, machine: Machine, *, since: datetime | None, at: datetime
 ) -> Lease:
-    """Store when the machine ended; it is billed until then, however late that is noticed.
+    """Store when the machine ended, so that it is billed only until then; return the lease.
 
     Args:
-        stores: Where the lease is.
-        lease: Of the machine.
+        stores: The stores of the lease.
+        lease: The lease of the machine.
         machine: The provider's description of it.
-        since: When it certainly existed; a cloud's clock may differ from ours.
+        since: A time at which the machine existed, for clouds whose clock differs from ours.
         at: When the provider was asked.
     """
     if machine.ended_at is None:
@@ -351,8 +356,8 @@ def record_machine_ended_at(
 def require_machine_of(lease: Lease, machine: Machine, project: str) -> None:
     """Raise ForeignMachineError if the machine is not the one that was launched for the lease.
 
-    A lease of a backup that somebody changed may name any machine of the account. A machine that is
-    only requested may have no tags yet.
+    A lease in a manipulated backup may name any machine of the account. A machine that is only
+    requested may have no tags yet, and is accepted without a token.
     """
     if machine.state is MachineState.TERMINATED:
         return
@@ -373,7 +378,7 @@ def require_machine_of(lease: Lease, machine: Machine, project: str) -> None:
 def expires_at(spec: RunSpec, lease: Lease) -> datetime:
     """Return when the machine must terminate itself without a controller.
 
-    Counted from the first launch call, so that a repeated one asks for the same.
+    The time counts from the first launch call, so that a repeated call sends the same time.
     """
     begin = lease.launched_at or lease.reserved_at
     return (begin + timedelta(minutes=billed_minutes(spec))).replace(microsecond=0)
@@ -399,7 +404,7 @@ def overdue(deps: FlowDeps, cell: Cell, patience_s: float) -> bool:
 
 
 def is_unreachable(attempt: Attempt) -> bool:
-    """Whether the cell's machine is gone or denies access, so that only one more try is made."""
+    """Whether the attempt's machine is gone or denies access; then only one more try is made."""
     hopeless = (Reason.LOST, Reason.PREEMPTED, Reason.HOST_KEY, Reason.AUTH, Reason.SSH)
     return attempt.cause is not None and attempt.cause.reason in hopeless
 

@@ -1,9 +1,10 @@
 """LAUNCHING and BOOTING.
 
-Requests one machine exactly once, until it is granted or refused, and booted.
+Requests exactly one machine, and waits until it is refused, or granted and booted.
 
-The token is the lease's id. A call without an answer is repeated with the same token; a refusal
-after such a call counts only if the provider's inventory shows no machine with the token.
+The lease's id is the token of the launch call. A call without an answer is repeated with the same
+token. A refusal after an unanswered call counts only if the provider's inventory has no machine
+with the token.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ REASONS: dict[type[ProviderError], str] = {
 _NOT_GRANTED = "not_granted"
 _NEVER_RAN = (Reason.CAPACITY, Reason.QUOTA)
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
-"""An invalid request or credentials end the search, unless they concern only some regions."""
+"""Extents of an invalid request, or of invalid credentials, that end the search for a place."""
 
 
 def launch(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
@@ -170,7 +171,7 @@ def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYe
     if not is_gone(deps, lease, machine, at=at):
         return NOT_YET
     at = deps.clock.now()
-    # a request that was withdrawn after waiting may have been granted at the last moment
+    # a request that was withdrawn late may have been granted just before
     never_ran = lease.refusal_code in _NEVER_RAN or machine.ended in _NEVER_RAN
     cost = Decimal(0) if never_ran else machine_cost(lease, at)
     deps.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=_refusal(lease))
@@ -178,7 +179,7 @@ def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYe
 
 
 def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
-    """Resolve a lost launch call whose repetition was refused: adopt the call's machine, if any."""
+    """Resolve an unanswered launch call whose repetition was refused: adopt its machine, if any."""
     resolve_unanswered_launch(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
@@ -243,7 +244,7 @@ def _refused(
     deps.backoff.forget(lease.id)
     decide(deps, now, lease.place, PlacementResult.REFUSED, error)
     whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
-    if requested_before and whole:  # the lease stays open: releasing looks for its machine
+    if requested_before and whole:  # the lease stays open: RELEASING looks for its machine
         return give_up(deps, now, error)
     facts = refusal_facts(error, _word(error))
     deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
@@ -303,7 +304,7 @@ def _word(error: ProviderError) -> str:
 
 CONSOLE_LINES = 12
 _AS_THEY_ARE = (Reason.CAPACITY, Reason.QUOTA, Reason.PREEMPTED)
-"""Ends of a machine that are an attempt's reason as well; others are a failed boot."""
+"""Reasons for a machine's end that become the attempt's reason; any other is a failed boot."""
 
 
 def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
@@ -331,8 +332,8 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     if machine.state in (MachineState.TERMINATED, MachineState.STOPPING):
         return _ended(deps, now, now.lease, machine, at=at)
     if machine.state is MachineState.READY and machine.endpoint is not None:
-        # Nothing of a payload has run yet: what the guest published last is its own. Some guests
-        # make new host keys after the first were published.
+        # No payload has run yet, so the keys that were published last are the guest's own. Some
+        # guests make new host keys after they published the first ones.
         way = _pinned(deps, now, now.lease, machine.endpoint)
         lease = deps.stores.leases.reached(now.lease.id, way)
         reached = replace(now, lease=_noted(deps, lease, machine))
@@ -344,19 +345,19 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 
 def _is_late(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Whether boot takes too long; its last error is then the cause."""
+    """Whether the boot takes too long, or the attempt's deadline has passed."""
     return overdue(deps, now.cell, _patience_s(deps, lease)) or is_out_of_time(deps, now)
 
 
 def _patience_s(deps: FlowDeps, lease: Lease) -> float:
-    """Return for how many seconds a machine is waited for."""
+    """Return the maximum seconds to wait for the machine's boot."""
     timings = deps.timings
     rented = deps.traits(lease.provider).rented
     return timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
 
 
 def _is_only_host(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
-    """Whether every attempt is at the same own host."""
+    """Whether the platform has one own host only, so that every attempt is on it."""
     provider = deps.provider(lease.provider)
     if deps.traits(lease.provider).rented or not isinstance(provider, Offers):
         return False
@@ -364,7 +365,7 @@ def _is_only_host(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
 
 
 def _final(deps: FlowDeps, now: AttemptState, lease: Lease, message: str) -> str:
-    """Return the message; of the only host, note that no other attempt follows, and say so."""
+    """Return the message; for the only host, also store and add that no other host can be tried."""
     if not _is_only_host(deps, now, lease):
         return message
     deps.stores.leases.note(lease.id, {LeaseFact.FINAL: "yes"}, simulated=lease.simulated)
@@ -388,7 +389,7 @@ def _pinned(
 ) -> Endpoint:
     """Return the endpoint with the pinned host key.
 
-    It is the key that the machine published to its provider, or else the one it was given.
+    The key is the one that the machine published to its provider, else the one that it was given.
     """
     if not isinstance(way, SshAddress):
         return way
@@ -410,7 +411,7 @@ def _pinned(
 def _await_published_host_key(
     deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, error: Exception
 ) -> bool:
-    """Note the mismatch; return whether a guest that publishes keys may still publish a new one."""
+    """Store the mismatch; return whether the guest may still publish another host key."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
     return is_published and _note_host_key_mismatch(deps, now, error)
 
@@ -423,16 +424,16 @@ def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, error: Exception)
 def await_new_host_key(
     deps: FlowDeps, now: AttemptState, machine: Machine | None, error: Exception
 ) -> bool:
-    """Pin the host key that the machine publishes now; return whether it is asked again.
+    """Pin the host key that the machine publishes now; return whether to try the machine again.
 
-    Before its job begins, Google's guest agent makes new host keys some seconds after it published
-    the first ones. The later key is pinned instead.
+    Google's guest agent makes new host keys some seconds after it published the first ones, before
+    a job begins. The later key is pinned instead.
 
     Args:
         deps: The ports.
         now: The attempt.
         machine: The provider's current description; None if the provider did not answer.
-        error: The one of the last contact.
+        error: The error of the last contact.
     """
     if machine is None:
         return _note_host_key_mismatch(deps, now, error)
@@ -471,7 +472,7 @@ def _knock(
         said = _final(deps, now, lease, str(error))
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, said)
     except AuthenticationError as error:
-        # a rented machine lets us in only after it has made its user
+        # a rented machine refuses the sign-in until it has created our user
         if deps.traits(lease.provider).rented and not late:
             note_no_contact(deps, now, error)
             return NOT_YET
@@ -489,7 +490,7 @@ def _knock(
 def _unreached(
     deps: FlowDeps, now: AttemptState, lease: Lease, error: ShellError, *, late: bool
 ) -> Value | NotYet:
-    """Wait on, and say for how long; or end the attempt."""
+    """Add a notice with the remaining patience and wait, or end the attempt if it is late."""
     is_closed, said = isinstance(error, ClosedPortError), str(error)
     if late:
         said = _final(deps, now, lease, said) if is_closed else said

@@ -1,4 +1,4 @@
-"""What the ledger stores about the machine of a lease: known, still ordered, or certainly gone."""
+"""Stores in the ledger whether the machine of a lease is known, not granted yet, or gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def activate(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
     """Store the machine's id on its lease; the provider's inventory may not list the machine yet.
 
-    `is_granted` is whether the provider has granted the request that it queued.
+    `is_granted`: whether the provider has granted the queued request.
     """
     at = deps.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
@@ -35,9 +35,9 @@ def activate(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool
 
 
 def note_still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
-    """Store at intervals that the machine is not granted yet, so nothing is billed until then.
+    """Store at intervals that the machine is not granted yet, so that this time is not billed.
 
-    A machine without a token is not certainly this one, and may be granted already.
+    A machine without a token may be another one or granted already, so nothing is stored for it.
     """
     since = lease.billed_from
     if machine.state is not MachineState.REQUESTED or not machine.token:
@@ -53,7 +53,7 @@ def resolve_unanswered_launch(
 ) -> bool:
     """Adopt the machine of an unanswered launch call, found by its token, or close the lease.
 
-    Returns: Whether the lease was closed.
+    Returns: Whether the lease was closed; False also if it is too early to know.
     """
     at = deps.clock.now()
     if not deps.backoff.is_due(lease.id, at):
@@ -78,7 +78,7 @@ def resolve_unanswered_launch(
 
 
 def find_by_token(provider: Provider, lease: Lease) -> Machine | None:
-    """Return the machine with the lease's token. Raises ProviderError."""
+    """Return the machine with the lease's token, or None. Raises ProviderError."""
     try:
         found = provider.inventory()
     except PartialInventoryError as error:
@@ -89,18 +89,18 @@ def find_by_token(provider: Provider, lease: Lease) -> Machine | None:
 
 
 def is_young(deps: FlowDeps, lease: Lease, *, at: datetime) -> bool:
-    """Whether the provider may not list the machine yet."""
+    """Whether the lease is so young that the provider may not list its machine yet."""
     return at - lease.asked_at < timedelta(seconds=deps.timings.visible_after_s)
 
 
 def is_gone(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
-    """Whether the machine is certainly gone: a provider may not list it yet.
+    """Whether the machine is certainly gone, and not only too young to be listed.
 
     Args:
         deps: The ports.
-        lease: Of the machine.
+        lease: The lease of the machine.
         machine: The provider's description of it.
-        at: When the provider was asked; its answer may have taken long.
+        at: Time of the request to the provider, whose answer may have taken long.
     """
     is_known = bool(machine.token or machine.ended or lease.is_seen)
     return machine.state is MachineState.TERMINATED and (

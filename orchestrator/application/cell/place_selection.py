@@ -1,4 +1,4 @@
-"""Ranking of places by earlier refusals, with the reason for a person."""
+"""Ranks places by earlier refusals, with the reasons in words."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from orchestrator.domain.outcome import Reason
 
 REMEMBERED = frozenset({Reason.CAPACITY, Reason.QUOTA})
 
-"""Refusals of other attempts that are respected for a while."""
+"""Reasons of other attempts' refusals that are respected for `exhausted_s`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPlace:
-    """A place with its ranking."""
+    """A place with the result and the reason of its ranking."""
 
     place: Place
     result: PlacementResult | None = None
-    """None: in its turn; LAST: after all others; SKIPPED: not at all."""
+    """None: tried in order; LAST: tried after all others; SKIPPED: not tried."""
     reason: str = ""
     detail: str = ""
 
@@ -49,10 +49,10 @@ def rank_places(
     """Sort places: those without refusals in their order, then the others.
 
     Args:
-        places: As the provider offers them, in order of preference.
-        mine: Leases of this attempt: what they tried is out, as far as each refusal reaches.
-        worn: Where the cell's earlier attempts broke down, by place; the value is one word of why.
-        lately: Refusals that any run met a short while ago.
+        places: The provider's places, in order of preference.
+        mine: Leases of this attempt; places within the extent of their refusals are skipped.
+        worn: Places where earlier attempts of the cell failed, with the reason in one word.
+        lately: Leases of any run that were refused a short while ago.
     """
     tried = {lease.place for lease in mine}
     known = [lease for lease in lately if lease.refusal_reason in REMEMBERED]

@@ -118,7 +118,8 @@ def _set_aside(
 ) -> Value | NotYet:
     """Reserve the first place that is free and within budget, and request a machine there.
 
-    Money that other machines of the run have reserved is waited for: they may settle below that.
+    If only the money that other machines of the run have reserved is missing, wait for it: their
+    final cost may be lower.
     """
     limits, unpriced = now.spec.matrix.limits, []
     needed, budgets = _why_price_is_needed(deps, now), _budgets_of_runs(deps, now)
@@ -148,7 +149,7 @@ def _set_aside(
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.BUDGET, detail)
     if len(unpriced) == len(left):
         said = f"the price at {', at '.join(unpriced)}, and {needed}"
-        if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
+        if any(lease.refusal_reason for lease in mine):  # the other places refused
             return _refused_everywhere(deps, now, mine, said)
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.PRICE, said)
     return NOT_YET
@@ -157,15 +158,15 @@ def _set_aside(
 def _refuse_shipment(
     deps: FlowDeps, now: AttemptState, provider: Provider, place: Place
 ) -> Value | None:
-    """End the attempt if no machine is rented for what it would be sent; else return None.
+    """End the attempt if its shipment prevents renting a machine; else return None.
 
-    An attempt that waits for a place is asked once: its shipment stays as it is.
+    The shipment is checked once per attempt, because it does not change while a place is awaited.
     """
     approved, attempt = deps.contact_log.approved_shipments, now.attempt.id
     if attempt in approved or not deps.traits(now.plan.platform.provider).rented:
         return None
     image = ""
-    with suppress(ProviderError):  # the launch says what is wrong with the image
+    with suppress(ProviderError):  # the launch reports faults of the image
         image = image_name(provider, now.plan.platform, place)
     shipments = ExpectedShipments(deps, now.spec)
     sent = shipments.of(now.plan, payload_bytes=0, image=image, is_rented=True)
@@ -193,7 +194,7 @@ def _own_budget(limits: Limits) -> Iterator[Budget]:
 def _skip_for_budget(
     deps: FlowDeps, now: AttemptState, lease: Lease, short: BudgetUse, answer: Reservation
 ) -> None:
-    """Store that a place does not fit a budget, with one notice where the cell waits for it."""
+    """Store that a place does not fit a budget; add one notice if the cell waits for the budget."""
     said = _refused_budget(lease, short, answer)
     is_new = decide(deps, now, lease.place, PlacementResult.SKIPPED, f"budget: {said}")
     if is_new and answer is Reservation.BUDGET_RESERVED:
@@ -210,7 +211,7 @@ def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
 
 
 def _tell_of_budgets(deps: FlowDeps, at: datetime) -> None:
-    """Write into the log when a budget reaches a further share of its limit."""
+    """Log a warning when the spending reaches the next share of a budget."""
     for use in deps.stores.leases.budget_uses(deps.budgets, at) if deps.budgets else ():
         key = f"{use.budget.period} {use.budget.since(at):%Y-%m-%d}"
         percent = use.warn_percent
@@ -220,7 +221,7 @@ def _tell_of_budgets(deps: FlowDeps, at: datetime) -> None:
 
 
 def _worn(deps: FlowDeps, now: AttemptState) -> dict[str, str]:
-    """Return places where earlier attempts of the cell failed, and why; they are tried last."""
+    """Return the places where earlier attempts of the cell failed, each with the reason."""
     if now.attempt.number == 1:
         return {}
     earlier = deps.stores.cells.attempts(now.cell.id)[:-1]

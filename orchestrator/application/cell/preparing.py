@@ -1,4 +1,4 @@
-"""PREPARING: waits for the machine, checks it against the request, and ships everything."""
+"""PREPARING: waits for the machine, checks its devices, ships everything, starts the agent."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class IdleTimeout:
 
     seconds: float = DEFAULT_S
     tests: Mapping[str, float] = field(default_factory=dict)
-    """Longer timeouts of single tests, by node id: always from durations."""
+    """Longer timeouts of single tests, by node id; always derived from earlier durations."""
     source: Source = "default"
-    """Where `seconds` comes from; durations are those of earlier runs."""
+    """Source of `seconds`: configured, derived from durations of earlier runs, or the default."""
 
 
 def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout]:
-    """Return timeouts by job. Configured ones hold for every test of the job."""
+    """Return the timeout of each job; a configured timeout is that of every test of the job."""
     jobs = {job.id: job for job in now.spec.manifest.job if job.id in now.plan.jobs}
     found = {
         name: stated for name, job in jobs.items() if (stated := _stated(now, job)) is not None
@@ -124,12 +124,12 @@ def agent_plan(
 
     Args:
         now: The attempt.
-        environment: What it runs in.
-        finals: By job, the tests that an earlier attempt finished; they are not run again.
+        environment: The environment of the jobs.
+        finals: By job, the tests that an earlier attempt finished; these are not run again.
         finished: The jobs that an earlier attempt finished.
-        idle: By job, how long it may be silent.
-        traits: The machine's provider.
-        baseline: The other arm of benchmarks, where they are paired.
+        idle: By job, its idle timeout.
+        traits: Traits of the machine's provider.
+        baseline: The baseline arm of paired benchmarks; None without one.
     """
     manifest, subject = now.spec.manifest, now.spec.matrix.subject
     return {
@@ -164,7 +164,10 @@ def agent_plan(
 
 
 def _product(subject: Subject) -> dict[str, str] | None:
-    """Return what metadata is compared with; None for a baseline without a version."""
+    """Return the subject's name and version that installed metadata is compared with.
+
+    None for a baseline without a version.
+    """
     return {"name": subject.name, "version": subject.version} if subject.version else None
 
 
@@ -180,7 +183,7 @@ def _environment(now: AttemptState, environment: PreparedEnvironment) -> dict[st
 
 
 def _readiness(now: AttemptState) -> dict[str, object] | None:
-    """Return the torch check before the first job; none on the controller's own computer."""
+    """Return the torch check before the first job; None on the controller's own computer."""
     platform, lease = now.plan.platform, now.lease
     if lease is None or isinstance(lease.endpoint, LocalEndpoint):
         return None
@@ -233,7 +236,7 @@ def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     late = is_out_of_time(deps, now)
     try:
         workspace = workspace_of(deps, now.lease)
-        # Late, it is only asked whether it can be reached at all.
+        # After the time limit, only check whether the machine can be reached.
         answer = _late(deps, now, workspace) if late else _prepare(deps, now, workspace)
     except (NotReadyError, WrongHardwareError, EnvironmentRefusedError, MachineError) as error:
         return _trouble(deps, now, error, late=late)
@@ -266,7 +269,10 @@ def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool)
 
 
 def _note_failed_contact(deps: FlowDeps, now: AttemptState, error: Exception) -> bool:
-    """Whether it has been unreachable for too long; a rented machine may reboot once."""
+    """Store the failed contact; return whether the machine has been unreachable for too long.
+
+    A rented machine may reboot once.
+    """
     silent_s = note_no_contact(deps, now, error).total_seconds()
     rented = now.lease is not None and deps.traits(now.lease.provider).rented
     lost = not rented and silent_s >= deps.timings.contact_timeout_s
@@ -293,7 +299,7 @@ def _reason(error: Exception) -> str:
 def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
     """Prepare everything up to the agent's start; NOT_YET while the machine is not ready.
 
-    STOP if nothing is left to run, as earlier evidence is reused for every job.
+    STOP if nothing is left to run, because every job reuses earlier evidence.
     """
     if not await_machine(deps, now, workspace):
         return NOT_YET
@@ -308,7 +314,7 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
         return STOP
     if environment.wheels_digest is not None:
         workspace.put_archive("wheels", environment.wheels_digest, environment.wheels)
-    is_first = now.attempt.number == 1  # of its cell: nothing has run before
+    is_first = now.attempt.number == 1  # the cell has run nothing before
     finished = reused_jobs(deps, now) | (set() if is_first else _finished_jobs(deps, now))
     plan = agent_plan(
         now,
@@ -324,10 +330,10 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
 
 
 def _pin_final_host_key(deps: FlowDeps, now: AttemptState) -> bool:
-    """Pin the last host key that the guest makes; False while it may still make one.
+    """Pin the last host key that the guest makes; return False while it may still make one.
 
-    No later one is accepted. A guest that answers with the injected key makes no other. A
-    connection that is open already does not tell of a new key, so the provider is asked for it.
+    No later key is accepted. A guest that answers with the injected key makes no other key. An open
+    connection does not show a new key, so the provider is asked for it.
     """
     lease = now.lease
     if lease is None or not isinstance(lease.endpoint, SshEndpoint):
@@ -387,7 +393,7 @@ _REASONS = {
 
 
 class NotReadyError(Exception):
-    """The machine was not ready in time; `reason` is the attempt's."""
+    """The machine was not ready in time; `reason` becomes the attempt's reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -399,9 +405,9 @@ class WrongHardwareError(Exception):
 
 
 def await_machine(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
-    """Whether the machine is ready; each check has its own time limit.
+    """Return whether the machine is ready; each check has its own time limit.
 
-    A simulated machine is used without a driver, if it has none in time.
+    A simulated machine without a driver is used after the time limit.
 
     Raises NotReadyError.
     """
@@ -439,7 +445,7 @@ def _tell_awaited(deps: FlowDeps, now: AttemptState, lease: Lease, awaited: str)
 def _counted(deps: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
     """Return the readiness checks that apply.
 
-    First boot where there was one, driver where a device is required.
+    First boot if the machine had one, driver if the platform requires a device.
     """
     first_boot = {"cloud_init", "apt"} if deps.traits(lease.provider).rented else set()
     return first_boot | ({"driver"} if device_kind(now.plan.platform) is not None else set())

@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Outcome, Reason
 def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
     """Open the next attempt when there is capacity; return its id, or None if the cell is done.
 
-    A cell whose every job is proven already is done without an attempt.
+    A cell whose jobs all reuse earlier evidence is done without an attempt.
     """
     cells = deps.stores.cells
     now = cells.status(cell_id)
@@ -40,7 +40,7 @@ def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
 
 
 def _is_too_soon(deps: FlowDeps, last: Attempt) -> bool:
-    """Whether the back-off after the last attempt has not passed."""
+    """Whether the back-off after the last attempt is not over yet."""
     if last.cause is None or last.closed_at is None:
         return False
     wait_s = deps.timings.retry_after_s.get(last.cause.reason, 0.0)

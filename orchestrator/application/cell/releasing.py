@@ -48,7 +48,7 @@ def record_bug(deps: FlowDeps, attempt_id: str, error: Exception) -> Value:
 
 
 def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Release each machine until no lease of the attempt is open; errors only delay that."""
+    """Release each machine until no lease of the attempt is open; errors only delay the release."""
     try:
         now = state_of(deps, attempt_id)
         now = enter(deps, now, CellState.RELEASING)
@@ -75,9 +75,10 @@ _LONGEST_PAUSE = timedelta(seconds=15)
 
 
 def _is_due(deps: FlowDeps, now: AttemptState) -> bool:
-    """Whether the provider is called again: more rarely, the longer the machine takes to end.
+    """Whether the provider is due to be called again; the interval grows while the machine ends.
 
-    A GPU machine of EC2 shuts down for five minutes, and accounts have few calls a second.
+    A GPU machine of EC2 takes five minutes to shut down, and an account may make only few calls per
+    second.
     """
     at, times, key = deps.clock.now(), deps.contact_log.inspected_at, f"{now.attempt.id}/release"
     begun = times.setdefault(f"{key}/begun", at)

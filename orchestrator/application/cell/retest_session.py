@@ -76,7 +76,7 @@ def start_session(
 
 
 def _check_jobs(spec: RunSpec, ask: RetestPlan) -> None:
-    """Check that a baseline's payload has any of the jobs. Raises EnvironmentRefusedError."""
+    """Raise EnvironmentRefusedError if the baseline's payload has none of the jobs."""
     if not {job.id for job in spec.manifest.job} & set(ask.tests):
         jobs = ", ".join(sorted(ask.tests))
         raise EnvironmentRefusedError(f"the payload {spec.manifest.name} has no job {jobs}")
@@ -120,7 +120,7 @@ def _with_revision(now: AttemptState, ask: RetestPlan) -> AttemptState:
 def _narrowed(
     plan: Mapping[str, object], ask: RetestPlan, *, deadline_s: float
 ) -> dict[str, object]:
-    """Return only the given jobs, repeated, each in its own processes."""
+    """Return the agent's plan with only the given jobs, each repeated in its own processes."""
     listed = plan["jobs"]
     jobs = {str(job["id"]): job for job in listed} if isinstance(listed, list) else {}
     again = [
@@ -154,12 +154,14 @@ def read_session(workspace: Workspace, retest_session_id: str, *, limit_bytes: i
 def outcomes_of(
     raw: bytes, ask: RetestPlan, keys: Sequence[str]
 ) -> tuple[tuple[Mapping[str, str], ...], str]:
-    """Return each retest's outcomes by test key, and why there are none. Raises EvidenceError.
+    """Return each retest's outcomes by test key, and the reason if there are none.
+
+    Raises EvidenceError.
 
     Args:
         raw: The retest session's events.
-        ask: What was asked for.
-        keys: The tests in question; of whole jobs, only these count.
+        ask: The requested retests.
+        keys: Keys of the tests in question; when a whole job is retested, only these count.
     """
     events, _ = read_events(raw, after_seq=0)
     facts = fold(events)

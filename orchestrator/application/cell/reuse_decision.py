@@ -1,8 +1,8 @@
 """Reuse decisions: whether a job must run, decided once per cell, with the reason.
 
-For a free machine, this is decided after its inspection; for a rented one, before its launch. As a
-rented machine is not known yet, each earlier result is checked: would the same image be booted, and
-would the same packages be installed? If that is unknown, the job is run.
+For a free machine, the decision is made after its inspection; for a rented machine, before its
+launch. Because the rented machine is not known then, each earlier result is reused only if the same
+image would be booted and the same packages would be installed. If that is unknown, the job is run.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def keep_reuse_inputs(
     Args:
         deps: The ports.
         now: The cell's last attempt.
-        judge: Judges the jobs of the cell, as it is over.
-        probed: What the jobs' environment was found to be.
+        judge: Returns the jobs of the finished cell with their outcomes.
+        probed: The probed environment of the jobs.
     """
     try:
         made = [one.ingredients for one in deps.stores.reusable_results.preparations(now.cell.id)]
@@ -135,7 +135,7 @@ def _reusable(jobs: Sequence[JobRecord], *, at: datetime) -> dict[str, datetime]
 
 
 def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
-    """Whether the jobs had other packages than the resolved ones."""
+    """Whether the jobs' packages differ from the resolved packages."""
     told = probed.get("packages")
     found = told if isinstance(told, Mapping) else {}
     installed = {canonical_name(str(name)): str(version) for name, version in found.items()}
@@ -157,7 +157,7 @@ def _subject(subject: Subject, digest: str | None) -> str:
 def _machine(probe: Mapping[str, object]) -> str:
     """Return the identity of the machine.
 
-    An own host has no image; its identity is what it reports.
+    An own host has no image, so its reported properties are its identity.
     """
     said = [str(probe.get(key) or "") for key in ("hostname", "os", "kernel", "cpu_model")]
     return ", ".join(said) if all(said[:3]) else ""
@@ -179,7 +179,7 @@ logger = logging.getLogger(__name__)
 LOOKED_AT = 5
 """Maximum earlier results of a job to check, newest first."""
 Expect = Callable[[ReusableResult], ReuseInputs]
-"""Returns what a machine like the earlier one would be prepared with. Raises UnknownError."""
+"""Returns the reuse inputs that a machine like the earlier one would have. Raises UnknownError."""
 
 
 class UnknownError(Exception):
@@ -187,9 +187,9 @@ class UnknownError(Exception):
 
 
 def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
-    """Decide which jobs reuse earlier evidence before a machine is rented; True if none must run.
+    """Decide, before a machine is rented, which jobs reuse earlier evidence.
 
-    False for machines that are not rented.
+    Return True if no job must run; False for machines that are not rented.
     """
     name = now.plan.platform.provider
     if now.spec.reuse_max_age_s is None or not deps.traits(name).rented:
@@ -198,7 +198,7 @@ def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
 
 
 def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
-    """Decide on reuse after the machine is known, for machines that cost nothing."""
+    """Decide on reuse for a machine that costs nothing; return whether no job must run."""
     rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
@@ -218,7 +218,7 @@ def _requested_inputs(now: CellStatus | AttemptState) -> ReuseInputs:
 
 
 def _decide(deps: FlowDeps, now: CellStatus | AttemptState, expect: Expect) -> bool:
-    """Store the decision, unless there is one; return whether nothing must run."""
+    """Store the decision unless one is stored; return whether no job must run."""
     results, cell = deps.stores.reusable_results, now.cell.id
     if not results.decided(cell):
         jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
@@ -292,7 +292,7 @@ def _no_proof(deps: FlowDeps, now: CellStatus | AttemptState, job: Job) -> str:
 
 
 class _Remembered:
-    """Caches the expected inputs: jobs of one cell mostly have the same source."""
+    """Caches expected reuse inputs, because most jobs of a cell have the same source."""
 
     def __init__(self, expect: Expect) -> None:
         self._expect = expect
@@ -337,7 +337,7 @@ def _expected(
 def _image_like(
     now: CellStatus | AttemptState, provider: Provider, result: ReusableResult
 ) -> tuple[Place, BootImage]:
-    """Return the image that the same machine would boot; else a comparison of places."""
+    """Return a place like the earlier machine's, with the image that would boot there."""
     if not isinstance(provider, Images):
         name = now.plan.platform.provider
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
@@ -355,7 +355,7 @@ def _image_like(
 
 
 def _alike(places: tuple[Place, ...], result: ReusableResult) -> list[Place]:
-    """Return places of the same instance type, one per region, the original place first."""
+    """Return the places of the result's instance type, one per region, its own place first."""
     kind, name = result.prepared.ingredients.instance_type, result.prepared.place
     fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
     by_region: dict[str, Place] = {}

@@ -66,9 +66,9 @@ def record_machine_end(
 def note_no_contact(
     deps: FlowDeps, now: AttemptState, error: Exception, *, patience: str = ""
 ) -> timedelta:
-    """Add a notice of what keeps the machine from being reached, with the `patience` for it.
+    """Add a notice of the error that keeps the machine from being reached, with `patience`.
 
-    Returns for how long it has not been reached.
+    Returns: The time for which the machine has not been reached.
     """
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
@@ -99,12 +99,12 @@ def _note(deps: FlowDeps, now: AttemptState, message: str, *, notice: str) -> No
 
 
 def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None) -> Machine | None:
-    """Return the provider's state of the machine; cached for a short time.
+    """Return the provider's description of the machine, requested at most once per `every_s`.
 
     Args:
         deps: The ports.
         now: The attempt.
-        every_s: Least seconds between two requests; `inspect_every_s` by default, 0 to ask now.
+        every_s: Minimum seconds between two requests; `inspect_every_s` by default, 0 to ask now.
 
     Returns: None if the provider was not asked, or did not answer.
     """
@@ -122,7 +122,7 @@ def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None
 def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch new evidence, until the agent's `end` event or a reason to stop.
 
-    COLLECTING follows in every case, which keeps finished tests.
+    COLLECTING follows in every case, so that finished tests are kept.
     """
     now = state_of(deps, attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
@@ -146,7 +146,7 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
             limit_bytes=deps.timings.pull_limit_bytes,
         )
     except HostKeyError as error:
-        # the address of a machine that was taken away may be reassigned to another customer
+        # the address of a lost machine may belong to another customer now
         machine = inspected(deps, now, every_s=0)
         ended = record_machine_end(deps, now, machine, str(error))
         return ended or record_failure(
@@ -195,7 +195,7 @@ def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> V
 
 
 def _unheard(deps: FlowDeps, now: AttemptState, error: MachineError) -> Value | NotYet:
-    """Handle an unreachable machine: gone, or only disconnected."""
+    """Handle an unreachable machine: end the attempt if it is gone, else wait."""
     silent_s = note_no_contact(deps, now, error).total_seconds()
     ended = record_machine_end(deps, now, inspected(deps, now), str(error))
     if ended is not None:

@@ -15,10 +15,10 @@ TAIL_BYTES = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An uploaded file; `path` is chosen by the controller, never by its author."""
+    """An uploaded file, stored at a `path` that the controller chose."""
 
     name: str
-    """Its original name."""
+    """The original file name."""
     path: Path
     size_bytes: int
     head: bytes
@@ -29,18 +29,18 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class SelfReport:
-    """What the output of a command says against it."""
+    """Failures and fallbacks that the output of a command reports."""
 
     failure: str = ""
-    """The line in which it reports a failure; empty without one."""
+    """The line that reports a failure; empty if there is none."""
     fallbacks: tuple[str, ...] = ()
-    """The sentences in which it tells of a fallback."""
+    """The sentences that report a fallback."""
     nothing_passed: str = ""
-    """The line in which its test runner says that nothing passed; empty where something did."""
+    """The line of a test runner that says that no test passed; empty if there is none."""
 
 
 class UnreadableError(Exception):
-    """The artifact does not match its first bytes, or was rejected; the text says why."""
+    """Raised if the artifact cannot be read in the format that its first bytes suggest."""
 
 
 class Dialect(Protocol):
@@ -74,26 +74,26 @@ class Dialect(Protocol):
 
 
 class ReadMetrics(Protocol):
-    """Reads the figures of a job."""
+    """Reads the metrics of a job from one of its files."""
 
     def __call__(
         self, name: str, chunks: Iterable[bytes]
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
-        """Return the figures, and what keeps a person from relying on them.
+        """Return the metrics, and one sentence for each fault that makes them unreliable.
 
         Args:
-            name: ``output`` for what the job printed, else the file's name.
-            chunks: The bytes.
+            name: ``output`` for the job's standard output, else the file's name.
+            chunks: The bytes of the file, in pieces.
         """
         ...
 
 
 class Dialects(Protocol):
-    """All dialects."""
+    """Chooses the dialect that fits an artifact best."""
 
     def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
-        """Return the dialect of highest confidence with that.
+        """Return the dialect of the highest confidence, and that confidence from 0 to 1.
 
-        None if none recognises the artifact.
+        None if no dialect recognises the artifact.
         """
         ...

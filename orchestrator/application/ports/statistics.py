@@ -11,23 +11,24 @@ from orchestrator.domain.benchmark_series import ChangePoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """Trend of a series."""
+    """Change points of a series, and the reasons to doubt them."""
 
     changes: tuple[ChangePoint, ...] = ()
-    """In the order of the series."""
+    """Change points in the order of the series."""
     autocorrelation: float | None = None
     """Lag-1 autocorrelation around the levels; None with too few values."""
     doubts: tuple[str, ...] = ()
-    """Reasons for which its change points prove nothing, for a person."""
+    """Why the change points prove nothing, one sentence per reason; empty if they can be trusted.
+    """
 
     @property
     def is_noisy(self) -> bool:
-        """Whether the series is too noisy for its change points to prove anything."""
+        """Whether there are doubts: noise, changed environments, values that are not positive."""
         return bool(self.doubts)
 
 
 class Watched(NamedTuple):
-    """A series in order of time."""
+    """A series of values in order of time."""
 
     values: Sequence[float]
     environments: Sequence[str] = ()
