@@ -39,7 +39,7 @@ def refusal(address: str, *, allow_private: bool, remedy: str = REMEDY) -> str:
 
 def _refusal(one: Address, *, allow_private: bool, remedy: str) -> str:
     if one.is_link_local or one in _SERVICES:
-        return "is where a cloud tells a machine of itself: nothing is ever sent there"
+        return "is a link-local or cloud metadata address: requests to it are always refused"
     if one.is_multicast or one.is_unspecified or (one.is_reserved and not one.is_loopback):
         return "is no address of a receiver"
     if one.is_global or allow_private:

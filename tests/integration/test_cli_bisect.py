@@ -87,8 +87,8 @@ def test_a_search_whose_machine_leaves_says_so_and_what_to_do(
     retest_sessions(search, retest_session(state="requested"))
     assert cli("gate", "bisect", ID, "-y") == FAILED
     assert f"undecided: cell gcp-l4 of run {BEGUN} is releasing" in cli.out
-    assert f"no answer came of revision {'a' * 12}" in cli.out
-    assert f"`seatrial watch {BEGUN}` tells why" in cli.out
+    assert f"revision {'a' * 12} has no result" in cli.out
+    assert f"`seatrial watch {BEGUN}` shows the reason" in cli.out
     assert "--minutes" in cli.out
     assert len(search.sent("DELETE", TRIALS)) == 1
 

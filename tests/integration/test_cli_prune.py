@@ -105,7 +105,7 @@ def test_an_interrupt_says_that_the_controller_stops_too(
 
     monkeypatch.setattr(Client, "post", interrupted)
     assert cli("db", "prune", "-y") == 130
-    assert "the controller stops as well; the same command goes on" in cli.err
+    assert "the controller has stopped pruning too" in cli.err
 
 
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:

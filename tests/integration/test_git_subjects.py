@@ -163,7 +163,7 @@ def resolved(host: str, port: int) -> list[str]:
         ("https://git.example/lib", ""),
         ("https://git.example:8443/lib", ""),
         ("https://two.example/lib", "two.example: 10.1.2.3 is a private address;"),
-        ("https://metadata.example/lib", "is where a cloud tells a machine of itself"),
+        ("https://metadata.example/lib", "is a link-local or cloud metadata address"),
         ("https://six.example/lib", "is a private address;"),
         ("https://127.0.0.1/lib", "127.0.0.1 is this computer's own address;"),
         ("https://localhost/lib", "is this computer's own address;"),

@@ -46,7 +46,7 @@ def test_a_dripping_answer_is_cut_off_in_time() -> None:
         (["127.0.0.1"], False, "this computer's own address"),
         (["10.1.2.3"], False, "a private address"),
         (["93.184.216.34", "10.1.2.3"], False, "a private address"),
-        (["169.254.169.254"], True, "where a cloud tells a machine of itself"),
+        (["169.254.169.254"], True, "is a link-local or cloud metadata address"),
         ([], True, "has no address"),
     ],
 )

@@ -47,7 +47,7 @@ def test_bytes_pass_both_ways_to_an_address_that_may_be_reached() -> None:
         ("CONNECT files.example:443 HTTP/1.1", "files.example: 127.0.0.1 is this computer's own"),
         ("CONNECT two.example:443 HTTP/1.1", "two.example: 10.0.0.1 is a private address"),
         ("CONNECT [::ffff:10.0.0.1]:443 HTTP/1.1", "is a private address"),
-        ("CONNECT 169.254.169.254:443 HTTP/1.1", "is where a cloud tells a machine of itself"),
+        ("CONNECT 169.254.169.254:443 HTTP/1.1", "is a link-local or cloud metadata address"),
         ("CONNECT 93.184.216.34:99999 HTTP/1.1", ""),
         ("GET http://{ours}/ HTTP/1.1", "only https:// addresses are taken"),
         ("CONNECT files.example HTTP/1.1", "only https:// addresses are taken"),

@@ -173,9 +173,9 @@ class CountedTests:
         if unsure > 0:
             yield ParsedProblem(
                 "warning",
-                f"{plural(unsure, 'error')} may be of a teardown, whose test pytest counts as"
-                " passed too: without tracebacks and the number of tests nothing tells; run it"
-                " without -q or --tb=no",
+                f"{plural(unsure, 'error')} may come from teardowns of tests that pytest also"
+                " counts as passed; this log cannot tell, as it has neither tracebacks nor the"
+                " number of tests: run without -q or --tb=no",
             )
 
     def finish(

@@ -347,7 +347,10 @@ def _pruned(session: Session, client: Seatrial, days: int | None) -> tuple[Json,
             answer = client.prune(days=days)
             total = total.then(answer.record)
     except KeyboardInterrupt:
-        session.say("Interrupted: the controller stops as well; the same command goes on.")
+        session.say(
+            "Interrupted: the controller has stopped pruning too. Run the same command again to"
+            " continue."
+        )
         raise
     return answer.json, total
 

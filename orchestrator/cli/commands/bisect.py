@@ -153,9 +153,10 @@ class _Bisection:
 
     def _left(self, revision: Revision, state: CellState) -> str:
         return (
-            f"cell {self.cell} of run {self.run} is {state}: its machine left, and no answer came"
-            f" of revision {revision.commit[:12]}. `seatrial watch {self.run}` tells why;"
-            " search again, with more --minutes, and with --good and --bad of what is known by now"
+            f"cell {self.cell} of run {self.run} is {state}: its machine is gone, and revision"
+            f" {revision.commit[:12]} has no result. `seatrial watch {self.run}` shows the reason."
+            " Search again with more --minutes, and give the revisions that are known by now as"
+            " --good and --bad"
         )
 
     def _note(

@@ -147,7 +147,10 @@ _Strict = Annotated[
     bool, typer.Option("--strict", help="Exit with 10 where the gate passes with exceptions.")
 ]
 _NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Decide on what is there, though runs still go on.")
+    bool,
+    typer.Option(
+        "--no-wait", help="Do not wait for unfinished runs: decide on the results so far."
+    ),
 ]
 _Lineage = Annotated[
     str, _option("--lineage", metavar="NAME", text="The line of verdicts, such as a branch.")

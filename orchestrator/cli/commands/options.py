@@ -149,9 +149,9 @@ UntrustedOption = Annotated[
         metavar="TREE",
         exists=True,
         file_okay=False,
-        help="Launch the untrusted code of TREE, as of a fork: its files and wheel in place of "
-        "those here, with the matrix, payload.toml and baseline of here; no secrets, and results "
-        "that decide nothing.",
+        help="Launch untrusted code, such as a fork's, from the folder TREE: files and wheel come "
+        "from TREE; matrix, payload.toml and baseline from this folder. Its jobs get no secrets, "
+        "and gates ignore its results.",
         show_default=False,
     ),
 ]

@@ -237,7 +237,7 @@ def _empty(contrast: RunComparison) -> str:
         return "The runs have no platform in common: choose a platform of each."
     if not contrast.traits:
         return "On no platform did both sides tell where they ran: they may differ."
-    return "But for packages, nothing that is known of both differs."
+    return "No property except packages differs, as far as both environments are known."
 
 
 def _row(trait: EnvironmentProperty, contrast: RunComparison) -> Row:
@@ -289,7 +289,9 @@ TITLES = {
     Difference.SAME: "Same",
 }
 _MEANS = {
-    Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
+    Difference.NEW_FAILURE: (
+        "In the earlier run these tests passed, were skipped, never reported or did not exist."
+    ),
     Difference.MISSING: "They were collected, and never reported or never ran.",
     Difference.HIDDEN: (
         "Their module could not be collected, or a run was ingested from a source that only counts"
