@@ -32,9 +32,9 @@ _RANDOM_BITS = 80
 
 
 class Ids:
-    """Generates lower-case ULIDs: 26 characters, 48 bits of milliseconds, then 80 random bits.
+    """Generates lower-case ULIDs of 26 characters: 48 bits of milliseconds, then 80 random bits.
 
-    Each id is greater than the one before, within a millisecond and after a clock reset as well.
+    Each id is greater than the one before, even within a millisecond and after a clock reset.
     """
 
     def __init__(self) -> None:

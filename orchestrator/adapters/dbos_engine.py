@@ -32,13 +32,13 @@ _SCHEMA = "engine"
 _SQLITE = "sqlite:///"
 _BUSY_S = 10.0
 _PAGES_AT_ONCE = 1_000
-"""Pages of the file that are given back at once."""
+"""Free database pages that are returned to the disk in one step."""
 _CUT_TIMEOUT_MS = 500
-"""Time for which the cutting of the file's log waits for readers."""
+"""Milliseconds that the truncation of the write-ahead log waits for readers."""
 _PENDING = "PENDING"
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _AT_ONCE = 200
-"""Flows that are forgotten at once."""
+"""Number of flows whose records are deleted in one batch."""
 _THREADS = 16
 """Number of threads that run the bodies of steps."""
 
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class _AbandonedError(BaseException):
-    """This execution ends as if its process had crashed; nothing is recorded of it."""
+    """Ends this execution as if its process had crashed: the engine records no result."""
 
 
 class DbosEngine:
@@ -167,9 +167,9 @@ class DbosEngine:
 
         Args:
             before: The time.
-            is_over: Returns which of these cells are over for good. A flow may have ended while
-                its cell has not: that one is needed to begin it anew.
-            dry: Only count them.
+            is_over: Returns the cells among the given ones that are over for good. A flow whose
+                cell is not over is kept, because it is needed to start the cell's flow again.
+            dry: Only count the flows.
         """
         skipped = 0
         while True:
@@ -199,7 +199,7 @@ class DbosEngine:
 
 
 def _shrink(file: Path) -> None:
-    """Return the free pages of a SQLite file to the disk, some at a time, and then its log."""
+    """Return the free pages of a SQLite file to the disk in batches, then truncate its log."""
     with closing(sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None)) as connection:
         left = -1
         while left:
@@ -215,7 +215,7 @@ def _shrink(file: Path) -> None:
 
 
 class _Flows:
-    """The flows that run in this process, and since when each stranded flow was seen idle."""
+    """The flows that run in this process, and the time since when each other flow is idle."""
 
     def __init__(self, stranded_s: float) -> None:
         self._stranded_s = stranded_s

@@ -47,7 +47,7 @@ class Repositories:
     look: Look = look_public
 
     def refusal(self, url: str) -> str:
-        """Return why git does not access a URL; empty if it may."""
+        """Return the reason why git may not access a URL; empty if it may."""
         if not self.is_guarded(url):
             return ""
         parts = urlsplit(url)

@@ -19,14 +19,14 @@ _SERVICES = frozenset(
     ip_address(one)
     for one in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
 )
-"""Addresses of cloud metadata, which includes keys; 169.254.169.254 is link-local anyway."""
+"""Cloud metadata addresses, which serve keys; 169.254.169.254 is refused as link-local."""
 
 
 REMEDY = ": add the channel with --allow-private if it is meant"
 
 
 def refusal(address: str, *, allow_private: bool, remedy: str = REMEDY) -> str:
-    """Return why requests to an address are refused; empty if they are allowed.
+    """Return the reason why requests to an address are refused; empty if they are allowed.
 
     `remedy` ends the sentence about a private address.
     """
@@ -49,7 +49,7 @@ def _refusal(one: Address, *, allow_private: bool, remedy: str) -> str:
 
 
 def _reached(address: Address) -> Iterator[Address]:
-    """Yield the target addresses: the IPv4 one of a mapped address, both of a tunnel."""
+    """Yield the addresses to check: an IPv4 address embedded in IPv6, or both ends of a tunnel."""
     if isinstance(address, IPv4Address):
         yield address
     elif address.ipv4_mapped is not None:
@@ -62,7 +62,7 @@ def _reached(address: Address) -> Iterator[Address]:
 
 
 DEADLINE_S = 10.0
-"""Total seconds after the name is resolved."""
+"""Maximum seconds for one request, counted after the name is resolved."""
 ANSWER_LIMIT_BYTES = 16 * 1024
 Resolve = Callable[[str, int], list[str]]
 
@@ -73,7 +73,7 @@ class GuardedHttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request to an address that has to pass the check."""
+    """An HTTP request; `GuardedHttp` sends it only if its host's addresses are allowed."""
 
     method: str
     url: str
@@ -83,7 +83,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class GuardedResponse:
-    """A response with the beginning of its body."""
+    """A response with the first bytes of its body."""
 
     status: int
     headers: Mapping[str, str]
@@ -160,7 +160,7 @@ class _GuardedBackend(SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> NetworkStream:
-        """Connect to the host. Raises GuardedHttpError if one of its addresses is not allowed."""
+        """Connect to the host. Raises GuardedHttpError if any of its addresses is not allowed."""
         addresses = self._looked_at(host, port)
         end = time.monotonic() + self._deadline_s
         for number, address in enumerate(addresses, start=1):

@@ -25,7 +25,7 @@ _HEADERS_MOST = 100
 _CONNECT_S = 10.0
 _IDLE_S = 60.0
 _POLL_S = 0.05
-"""Interval at which the server checks for its end: `shutdown` waits at most this many seconds."""
+"""Seconds between checks for a requested shutdown, which `shutdown` waits for at most."""
 _PIECE_BYTES = 65536
 _CONNECT = re.compile(
     rb"CONNECT (?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"
@@ -38,7 +38,7 @@ class ProxyRefusedError(Exception):
 
 
 def look_public(address: str) -> str:
-    """Refuse private, loopback and cloud metadata addresses; return the reason, or nothing."""
+    """Return why a private, loopback or metadata address is refused; empty for others."""
     return refusal(address, allow_private=False, remedy="")
 
 

@@ -23,7 +23,10 @@ class LazyStatistics:
         margin: float,
         alpha: float,
     ) -> PairedComparison:
-        """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
+        """Test whether the subject is slower than the baseline by more than a margin.
+
+        The samples are pairs, in the order in which they were measured.
+        """
         return _statistics().compare(
             subject, baseline, direction=direction, margin=margin, alpha=alpha
         )

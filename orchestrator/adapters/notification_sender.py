@@ -83,7 +83,7 @@ def _unmarked(text: str) -> str:
 
 
 GITHUB_REFUSES = frozenset({422})
-"""An unknown commit, or 1000 statuses with one name: a retry would get the same answer."""
+"""GitHub's status for an unknown commit or too many statuses, for which a retry is useless."""
 _DESCRIPTION_LIMIT = 140
 _NAME_LIMIT = 100
 _LARGEST = "\uffff"
@@ -97,7 +97,10 @@ class TokenMissingError(Exception):
 def status_request(
     channel: Channel, delivery: Delivery, *, token: str, headers: Mapping[str, str]
 ) -> Request:
-    """Return the request that sets the status; for a test without a commit, one that only reads."""
+    """Return the request that sets a commit's status.
+
+    For a test delivery without a commit it is a request that only reads.
+    """
     asked = {
         **headers,
         "Accept": "application/vnd.github+json",

@@ -37,21 +37,21 @@ from orchestrator.application.ports.identity_provider import (
 logger = logging.getLogger(__name__)
 
 CLOCK_SKEW_S = 60
-"""How far the clocks of issuer and controller may differ."""
+"""Maximum difference in seconds between the clocks of issuer and controller."""
 _KEPT_S = 600
-"""How long the issuer's metadata and keys are used without asking again."""
+"""Seconds for which the issuer's metadata and keys are cached."""
 _FAILED_S = 10
-"""How long an issuer that could not be asked is not asked again."""
+"""Seconds without a new request after a request to the issuer failed."""
 _KEYS_EVERY_S = 30
-"""An unknown key has the keys fetched again, this often at most."""
+"""Minimum seconds between two fetches of the keys because of an unknown key."""
 _TIMEOUT_S = 10.0
 _ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
 )
-"""Signatures with a public key: neither `none`, nor one that the client's secret could make."""
+"""Accepted signature algorithms: only those with a public key."""
 _NAMES_ITSELF = "authorization_response_iss_parameter_supported"
-"""In the metadata of an issuer whose every response has its `iss` (RFC 9207)."""
+"""Metadata key of issuers that put their `iss` in every response (RFC 9207)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +59,25 @@ class IssuerSettings:
     """Settings of the issuer."""
 
     issuer: str
-    """Its identifier, as its tokens have it: ``https://login.example.com/realm``."""
+    """The issuer's identifier in its tokens, such as ``https://login.example.com/realm``."""
     client_id: str
     client_secret: str
     """Empty for a public client."""
     redirect_uri: str
-    """Where the issuer sends browsers back to."""
+    """URL to which the issuer redirects the browser after a sign-in."""
     after_logout: str
-    """Where it sends them after a logout."""
+    """URL to which the issuer redirects the browser after a logout."""
     scopes: str
     """OAuth scopes, separated by spaces."""
     groups_claim: str
-    """The claim of the ID token with the groups; ``a.b`` is `b` in `a`, unless there is `a.b`."""
+    """Claim of the ID token that lists the groups.
+
+    ``a.b`` means the claim `a.b` if it exists, else `b` inside `a`.
+    """
 
 
 class OpenIdConnect:
-    """An issuer, asked over HTTP."""
+    """A client of one issuer, over HTTP."""
 
     def __init__(self, settings: IssuerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -110,7 +113,10 @@ class OpenIdConnect:
     def identify(
         self, response_url: str, *, state: str, nonce: str, code_verifier: str
     ) -> IssuedIdentity:
-        """Redeem the response. Raises SignInRefusedError, IssuerUnreachableError."""
+        """Exchange the response for an identity.
+
+        Raises SignInRefusedError or IssuerUnreachableError.
+        """
         said = parse_qs(urlsplit(response_url).query)
         if said.get("iss", [self._settings.issuer]) != [self._settings.issuer]:
             raise SignInRefusedError("the response is of another issuer")
@@ -144,7 +150,7 @@ class OpenIdConnect:
         )
 
     def _consume(self, state: str) -> None:
-        """Take a request as answered. Raises SignInRefusedError if it was already."""
+        """Mark a request as answered. Raises SignInRefusedError if it already was."""
         now = self._clock.now().timestamp()
         with self._lock:
             kept = {one: at for one, at in self._consumed.items() if now - at < REQUEST_LIFE_S}
@@ -153,7 +159,10 @@ class OpenIdConnect:
             self._consumed = {**kept, state: now}
 
     def logout_url(self, id_token: str) -> str | None:
-        """Return the end-session address; None without one, or if the issuer cannot be asked."""
+        """Return the URL that ends the session at the issuer.
+
+        None if the issuer has no such URL or cannot be reached.
+        """
         try:
             endpoint = self._discovered().get("end_session_endpoint")
         except IssuerUnreachableError as error:
@@ -197,7 +206,7 @@ class OpenIdConnect:
         token: Mapping[str, Any],
         nonce: str,
     ) -> Mapping[str, Any]:
-        """Return the ID token's claims, all of them checked. Raises SignInRefusedError."""
+        """Return the ID token's claims after validating the token. Raises SignInRefusedError."""
         raw = token.get("id_token")
         if not isinstance(raw, str):
             raise SignInRefusedError("the issuer sent no ID token: is `openid` among the scopes?")
@@ -231,7 +240,10 @@ class OpenIdConnect:
         return dict(claims)
 
     def _discovered(self) -> dict[str, Any]:
-        """Return the issuer's metadata. Raises IssuerUnreachableError."""
+        """Return the issuer's metadata from the cache or the issuer.
+
+        Raises IssuerUnreachableError.
+        """
         now = self._clock.now().timestamp()
         with self._lock:
             if self._metadata is not None and now - self._metadata[0] < _KEPT_S:

@@ -106,7 +106,7 @@ class DsseSigner:
         self._key_file = key_file
 
     def held(self) -> tuple[str, ...]:
-        """Return the ids of the keys that can sign here."""
+        """Return the ids of the keys that this signer can sign with."""
         if self._key_file is not None:
             return (self._handed_in.public_key.keyid,)
         return tuple(sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}")))
@@ -116,7 +116,7 @@ class DsseSigner:
         return str(self._signer(key_id).public_key.keyval["public"])
 
     def can_make(self) -> bool:
-        """Return whether keys can be created: only without a given key."""
+        """Return whether keys can be created: False if a key file was given."""
         return self._key_file is None
 
     def make(self) -> str:
@@ -316,7 +316,7 @@ class Keyring:
 
     keys: Mapping[str, PublicKey]
     remarks: tuple[str, ...] = ()
-    """Checks that these keys do not allow."""
+    """Sentences about checks that are impossible with these keys."""
 
 
 def read_keyring(keys: bytes) -> Keyring:

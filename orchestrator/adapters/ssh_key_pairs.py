@@ -1,4 +1,4 @@
-"""Generates ed25519 keys; their library is imported at the first one."""
+"""Generates ed25519 keys; the library is imported when the first key is generated."""
 
 # ruff: noqa: PLC0415
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _t_of(alpha: float, freedom: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _shift(alpha: float, freedom: int) -> float:
-    """Return the standard errors beyond the margin that are detected with the target power.
+    """Return how many standard errors beyond the margin are detected with the target power.
 
     The power of a t test is the mean of a normal tail over the distribution of the estimated sd.
     """
@@ -181,7 +181,7 @@ def _shift(alpha: float, freedom: int) -> float:
 
 
 SIDE: Final = 3
-"""Minimum number of values on each side of a change point: a single bad night is none."""
+"""Minimum number of values on each side of a change point, so that one bad night is none."""
 FLOOR: Final = 0.02
 """Minimum relative size of a reported step."""
 LEVEL: Final = 0.01

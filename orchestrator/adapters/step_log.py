@@ -32,7 +32,7 @@ class StepFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s%(about)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; outside of steps it names nothing."""
+        """Return the line; outside of steps it names no run, cell or attempt."""
         parts = _KEY.get().split("-") if _KEY.get() else []
         record.about = "".join(f" {name}={part}" for name, part in zip(_NAMES, parts, strict=False))
         return super().format(record)

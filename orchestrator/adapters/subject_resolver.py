@@ -94,7 +94,7 @@ class GitAndPipSubjects:
         raise SubjectUnreachableError(f"pip's index did not answer for {package}: {done.last}")
 
     def refusal(self, url: str) -> str:
-        """Return why this controller does not use the repository; empty if it does."""
+        """Return the reason why this controller may not use the repository; empty if it may."""
         return self.repositories.refusal(url) if self.room else _NOT_BUILT
 
     def head(self, url: str, branch: str) -> str:

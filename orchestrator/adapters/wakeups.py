@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 CALM_S = 2.0
-"""Seconds between two polls of an armed key. A request such as a cancel causes no wakeup."""
+"""Seconds between two polls of an armed key; a cancel request causes no wakeup before that."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Wakeups:
             self._disarm(key, wait)
 
     def disarm(self, key: str) -> None:
-        """Make the waits for the key as long as their callers say again."""
+        """Restore the polling interval of the callers for the key."""
         with self._lock:
             self._waits.pop(key, None)
 

@@ -170,7 +170,7 @@ class FilePayloadArchives:
     ) -> Path:
         """Write the archive; `first` is the content of the first member, if the file's is not.
 
-        `excluded` are test files that are not shipped: the first member's header names them.
+        The header of the first member names `excluded`, the test files that are not shipped.
         """
         entries = self._entries(root, names if first is None else names[1:])
         if first is not None:
@@ -342,7 +342,7 @@ def _steps(target: str) -> list[str]:
 
 CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 _MADE = ("build/lib*", "build/bdist*", "*.egg-info")
-"""Copies of the source and its metadata that a build leaves behind, older than the source soon."""
+"""Copies of the source and its metadata that a build creates; they are soon out of date."""
 VENV_MARK = "pyvenv.cfg"
 HOME_MARK = "controller.lock"
 
@@ -351,8 +351,8 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """Return the names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
-    unless the folder as a whole is ignored; elsewhere, all but what setuptools makes. Caches,
-    virtual environments and homes of Seatrial are never included.
+    unless git ignores the whole folder. Elsewhere these are all files except what setuptools
+    creates. Caches, virtual environments and homes of Seatrial are never included.
 
     Args:
         root: The folder.
@@ -367,7 +367,7 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
 
 
 def _below_links(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield the test paths that lie below a link of the payload, which is shipped as a link."""
+    """Yield the test paths that are links or below links: only the link itself is shipped."""
     for job in manifest.job:
         for _, name in suite_paths(job):
             parents = [root / one for one in (name, *map(str, PurePosixPath(name).parents))]
@@ -385,7 +385,11 @@ def _without(names: Iterable[str], exclude: Iterable[str]) -> set[str]:
 
 
 def _ignored(root: Path) -> list[str]:
-    """Return the files and folders that git ignores; folders as a whole, with a ``/``."""
+    """Return the names of the files that git ignores.
+
+    A wholly ignored folder is one name with a ``/`` at its end. The list is empty outside a git
+    work tree.
+    """
     if not _is_work_tree(root):
         return []
     words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")

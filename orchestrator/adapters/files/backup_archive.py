@@ -36,7 +36,7 @@ class BackupArchiveError(Exception):
 
 
 class MemberGoneError(Exception):
-    """What was to be a member is not there any more."""
+    """The content of a member was deleted before it could be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class BackupFacts:
 
     at: AwareDatetime
     version: Fact
-    """Of the program."""
+    """Version of the program."""
     revision: Fact
-    """Of the schema."""
+    """Revision of the database schema."""
     project: Fact
     controller: ControllerId
     """Tag of the controller's machines."""
@@ -109,7 +109,7 @@ def write_archive(
 
     Args:
         path: The file. Until it is verified its name ends with `.part`.
-        facts: What the archive is of.
+        facts: Time, version and ids of the backup.
         members: Names and contents. A member whose contents raise MemberGoneError is left out.
 
     Raises:
@@ -153,7 +153,7 @@ def _verified(path: Path, part: Path) -> BackupArchive:
 
 
 def _link(part: Path, path: Path) -> None:
-    """Give the file its name, unless another one has it by now."""
+    """Rename the finished file to `path`, unless a file of that name exists."""
     try:
         os.link(part, path)
     except FileExistsError:
@@ -265,7 +265,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def damaged(path: Path, why: str) -> BackupArchiveError:
-    """Return the error for an archive that differs from what was written; `why` says where."""
+    """Return the error for an archive that is damaged; `why` names the damaged part."""
     return BackupArchiveError(f"{path} is no whole backup: {why}")
 
 

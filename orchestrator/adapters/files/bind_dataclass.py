@@ -96,11 +96,11 @@ class DataclassBinder:
         self.problems: list[Problem] = []
 
     def read(self, item: ConfigNode, hint: object, path: Path = ()) -> object:
-        """Return the value.
+        """Return the item's value as the type `hint`; collect its problems.
 
-        With `problems` it is what can be used of the item, so that the rest of it can be checked:
-        a number in place of text as it was written, the default in place of a wrong value, an empty
-        text where a required one is missing or wrong. `BAD` if that is nothing.
+        An item with problems still gives a value, so that its other parts can be checked: a number
+        instead of text is returned as it was written, a wrong value is replaced by its default, and
+        a required text that is missing or wrong is empty. If no value is usable, return `BAD`.
         """
         origin = get_origin(hint)
         if origin in (Union, types.UnionType):
@@ -116,7 +116,7 @@ class DataclassBinder:
         return self._scalar(item, hint, path)
 
     def say(self, path: Path, message: str, at: DocumentPosition | None) -> object:
-        """Store a problem of the value at `path`; return `BAD`."""
+        """Add a problem of the value at `path`; return `BAD`."""
         self.problems.append(placed(path, message, at))
         return BAD
 
@@ -185,7 +185,7 @@ class DataclassBinder:
         return form(**usable) if is_whole else BAD
 
     def _field(self, item: ConfigNode, known: tuple[Field[Any], object], path: Path) -> object:
-        """Read a field's value; the message about a wrong one has the field's own example."""
+        """Return a field's value; if it is wrong, the message shows the field's own example."""
         field, hint = known
         before = len(self.problems)
         read = self.read(item, hint, path)

@@ -66,7 +66,7 @@ class FileBlobs:
         return is_digest(digest) and self._path(digest).is_file()
 
     def claim(self, digest: str) -> bool:
-        """Whether it is stored; it is then not removed within `CLAIM_S`."""
+        """Return whether the blob is stored; if so, it is not removed for `CLAIM_S` seconds."""
         if not is_digest(digest):
             return False
         with self._guard:
@@ -77,7 +77,10 @@ class FileBlobs:
             return True
 
     def stored(self, *, idle_s: float | None = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield blobs last stored or claimed at least `idle_s` seconds ago; None: all of them."""
+        """Yield the blobs that were last stored or claimed at least `idle_s` seconds ago.
+
+        If `idle_s` is None, yield all blobs.
+        """
         before = math.inf if idle_s is None else time.time() - idle_s
         folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
         for folder in (one for one in folders if len(one.name) == _PREFIX):
@@ -88,9 +91,10 @@ class FileBlobs:
                         yield StoredBlob(path.name, found.st_size)
 
     def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
-        """Remove a blob, unless it was stored or claimed since; return whether it was removed.
+        """Remove a blob that was not stored or claimed for `idle_s` seconds.
 
-        One process at a time stores blobs in a home, so that its own lock is enough.
+        Return whether it was removed. A lock of this process is enough, because only one process
+        at a time stores blobs in a home.
         """
         path = self._path(digest)
         with self._guard:
@@ -133,7 +137,7 @@ def _write(file: BinaryIO, frames: Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's entries, such as a renamed file's, to the disk."""
+    """Flush a folder's entries to the disk, so that a renamed file survives a power failure."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -56,12 +56,12 @@ class Read(Generic[T]):
     value: T
     root: ConfigNode
     problems: tuple[Problem, ...] = ()
-    """Errors of its form; with them the value is what can be used of it."""
+    """Errors of form; if there are any, `value` has only the usable parts of the document."""
 
     def refuse(self, problems: Iterable[Problem] = ()) -> None:
         """Raise InvalidDocumentError with lines and columns if there are problems.
 
-        What is found where the form is wrong is left out: it may be of what stands in its place.
+        A problem of a part with an error of form is left out: the part may hold a replaced value.
         """
         found = [
             located(self.root, problem)
@@ -91,7 +91,7 @@ class DocumentForm(Generic[T]):
     def sketch(
         self, source: Source, name: str, parse: Callable[[str], ConfigNode] = read_yaml
     ) -> Read[T]:
-        """Do as `read`, and keep the problems where enough is right that the rest can be checked.
+        """Return the document with its problems if its usable parts can be checked further.
 
         Raises InvalidDocumentError.
         """
@@ -127,7 +127,7 @@ class DocumentForm(Generic[T]):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        """Created at first use: creating it takes longer than all its uses."""
+        """The adapter of the dataclass; it is created at first use, because that is slow."""
         return TypeAdapter(self._shape)
 
     def _is_other(self, root: ConfigNode) -> Problem | None:
@@ -172,7 +172,7 @@ def _place(problem: Problem) -> tuple[int, int]:
 
 
 def _is_within(problem: Problem, other: Problem) -> bool:
-    """Return whether one of two problems is about a part of what the other is about."""
+    """Return whether the path of one of the problems begins with the path of the other."""
     depth = min(len(problem.path), len(other.path))
     return problem.path[:depth] == other.path[:depth]
 
@@ -192,7 +192,7 @@ class FileDocuments:
         return self._matrix.read(source, name).value
 
     def sketch_matrix(self, source: Source, name: str) -> Matrix:
-        """Return what can be read of a matrix, which `check_matrix` may refuse."""
+        """Return the usable parts of a matrix that `check_matrix` may refuse."""
         return self._sketch_matrix(source, name).value
 
     def check_matrix(
@@ -204,7 +204,10 @@ class FileDocuments:
         providers: Mapping[str, ProviderTraits],
         refused: Mapping[str, str] = MappingProxyType({}),
     ) -> Matrix:
-        """Return a matrix that can be launched, given payload and providers."""
+        """Return a matrix that can be launched with this payload and these providers.
+
+        Raises InvalidDocumentError.
+        """
         read = self._sketch_matrix(source, name)
         unusable = [
             Problem(("platforms", index, "provider"), refused[platform.provider])

@@ -39,15 +39,15 @@ def read_with_git(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a git command that only reads, in a folder of a work tree.
 
-    The configuration of the repository can name programs for git to run, and a folder that is
-    packed can hold another repository, such as a bare one within a commit. So no file system
-    monitor, hook, check of signatures or transport is run, and no bare repository is used. A
-    command that compares files runs filters, too: see `is_dirty`.
+    A repository's configuration can name programs for git to run, and the folder can contain
+    another repository, such as a bare one within a commit. Therefore git runs no file system
+    monitor, hook, signature check or transport, and uses no bare repository. A command that
+    compares files also runs filters: see `is_dirty`.
 
     Args:
         folder: In a work tree.
         words: The command.
-        variables: More of the environment, as ``NAME=value``.
+        variables: Additional environment variables, as ``NAME=value``.
 
     Raises:
         OSError: Git is not installed.
@@ -57,11 +57,11 @@ def read_with_git(
 
 
 def is_dirty(folder: Path) -> bool:
-    """Whether files of the folder differ from its commit, or cannot be compared with it.
+    """Return whether files of the folder differ from its commit, or cannot be compared with it.
 
-    `git status` compares by the filters that the configuration defines, which are programs. None
-    is run but Git LFS's own: a changed file of another filter cannot be compared, which is dirty.
-    Submodules, which have a configuration of their own, are looked at one by one.
+    `git status` runs the filter programs that the repository's configuration names. Here it runs
+    only those of Git LFS; a changed file with another filter counts as a difference. Submodules
+    have their own configuration and are checked one by one.
 
     Raises:
         OSError: Git is not installed.
@@ -185,20 +185,18 @@ _MADE = (
     ".*", "__pycache__", "htmlcov", "*.egg-info", "*.py[cod]", "*.so", "*.o", "*.log", "*.tmp",
     "*.bak", "*.orig", "*.rej", "*.swp", "*~", "coverage*.xml", "junit*.xml", "tmp", "temp",
 )  # fmt: skip
-"""Names of what programs leave behind, which no test reads."""
+"""Name patterns of files that programs generate and that no test reads."""
 
 
 def ignored_beside_tests(
     root: Path, shipped: Iterable[str], ignored: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ignored files with a test's name among shipped tests, and the other files there.
+    """Return the ignored files near shipped tests: those named like a test, and the others.
 
-    Of an ignored folder without tests only the folder is returned, in the root only files. Both
-    are sorted.
-
-    Among tests means in a folder, at any level below one, that holds a shipped test itself, or that
-    is called ``tests`` and holds one at any level. Virtual environments, hidden folders and what a
-    project builds beside its ``pyproject.toml`` are left out.
+    A file is near shipped tests if it is at any level below a folder that contains a shipped test
+    itself, or that is called ``tests`` and contains one at any level. An ignored folder without
+    tests is returned as one name; in the root only files are returned. Both results are sorted.
+    Virtual environments, hidden folders and build outputs beside a ``pyproject.toml`` are left out.
 
     Args:
         root: The folder that is shipped.

@@ -36,7 +36,7 @@ _START_FIELD = 19
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a home."""
+    """The process that holds a home's lock."""
 
     pid: int
     role: str
@@ -184,7 +184,10 @@ def _clear(folder: Path) -> None:
 
 
 def holder(home: Path) -> Holder | None:
-    """Return the holder of the home, or None; it takes no lock, which could make a starter fail."""
+    """Return the holder of the home, or None.
+
+    It takes no lock, because a controller that starts meanwhile would fail.
+    """
     try:
         signed = json.loads((home / LOCK).read_text(encoding="utf-8"))
         found = Holder(int(signed["pid"]), str(signed["role"]), str(signed["started_at"]))
@@ -204,7 +207,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _alive(pid: int) -> str | None:
-    """Return a constant text if the process exists, else None, on systems without /proc."""
+    """Return a constant text if the process exists, else None; used on systems without /proc."""
     if Path("/proc/self/stat").exists():
         return None
     try:
@@ -273,7 +276,7 @@ class HomeCaches:
         self._doomed = home / "tmp"
 
     def reports(self) -> Iterator[str]:
-        """Yield the ids of runs with rendered reports."""
+        """Yield the ids of the runs that have rendered reports."""
         for path in sorted(self._runs.iterdir()) if self._runs.is_dir() else ():
             if _RUN_ID.fullmatch(path.name) and (path / "report").is_dir():
                 yield path.name
@@ -291,9 +294,9 @@ class HomeCaches:
     def drop_wheels(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
         """Remove wheelhouses that were resolved before a time, or only count them.
 
-        What killed resolutions left is removed too. A resolution is looked up on its own day only,
-        and packs its wheels anew: what is older is named by none, as long as no attempt takes
-        longer than `before` is ago from its resolution to shipping the wheels.
+        The files of killed resolutions are removed too. A cached resolution is used only on the day
+        it was made, so no later attempt needs an old wheelhouse. An attempt that takes longer than
+        the time since `before` between resolving and shipping its wheels would miss them.
         """
         for path in sorted(self._wheels.iterdir()) if self._wheels.is_dir() else ():
             with suppress(FileNotFoundError):
@@ -307,8 +310,9 @@ class HomeCaches:
     def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
         """Remove unpacked payloads, wheels and agents of local jobs, or only count them.
 
-        Those that no attempt has begun with since a time: each one notes that it uses them. A
-        folder is renamed first, so that whoever begins meanwhile finds none, and sends it again.
+        Only copies that no attempt has used since `before` are removed; an attempt updates the
+        time of the copies that it uses. A folder is renamed before it is removed, so that an
+        attempt that begins meanwhile does not find it and sends a new copy.
         """
         for path in [one for shelf in self._copies if shelf.is_dir() for one in shelf.iterdir()]:
             with suppress(FileNotFoundError):

@@ -209,7 +209,7 @@ class FileUnpackedUpload:
         return next((file for file in self.files if file.name.lower() in NOTES), None)
 
     def record_store(self) -> FileRecordStore:
-        """Return a new record store."""
+        """Return a new record store, which `close` closes."""
         self._record_stores.append(
             FileRecordStore(self.folder / f"records-{len(self._record_stores)}")
         )
@@ -238,7 +238,10 @@ class FileUploadUnpacker:
 
     @contextlib.contextmanager
     def open(self, body: Path, name: str) -> Iterator[FileUnpackedUpload]:
-        """Unpack an archive, or take a single file of that name. Raises IntakeError."""
+        """Unpack an archive, or take a single file as `name`, and close both with the context.
+
+        Raises IntakeError.
+        """
         made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
         with made as scratch, _room_kept():
             folder = Path(scratch)
@@ -269,7 +272,10 @@ class FileUploadUnpacker:
         return tuple(files)
 
     def _readable(self, file: _Kept, left: int) -> tuple[_Readable, int]:
-        """Return the file in which a dialect finds the text, and the bytes that it adds."""
+        """Return the file for the dialects to read, and the number of bytes that unpacking added.
+
+        A gzip file is unpacked; an archive within the archive stays closed, with a remark.
+        """
         head = _head(file.path)
         if is_zip(head):
             return _Readable(file.path, ("an archive within the archive is not opened",)), 0

@@ -1,8 +1,8 @@
-"""What indexes and pages offer of a distribution: its wheels, their sizes and needs, unfetched.
+"""Lists the wheels of a distribution, with sizes and requirements, without downloading them.
 
-Started as a program, it fetches what its input names and prints the pages as JSON: in a process of
-its own, for which the guard of pip's addresses sets its proxy. `request_text` makes the input. It
-may hold credentials, which are not printed and are not in the program's arguments.
+Started as a program, the module fetches the pages that its input names and prints them as JSON. It
+runs as a separate process, so that the guard of pip's addresses can set its proxy. `request_text`
+returns the input. Credentials are passed in the input only: not in the arguments or the output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1, */*;q=0.01"
 GET, HEAD = "GET", "HEAD"
 _SERVERS = ("https://", "http://")
-"""Addresses that are asked: urllib would ask others past the guard's proxy."""
+"""Schemes that are fetched: urllib would fetch others without the guard's proxy."""
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 _NOT_VALID = "the address is not valid"
 
@@ -49,9 +49,9 @@ class Question:
 
     method: str
     url: str
-    """Without credentials."""
+    """The URL without credentials."""
     authorization: str = ""
-    """The header's value; empty without one."""
+    """Value of the Authorization header; empty if the request has none."""
 
 
 def origin(url: str) -> str:
@@ -65,7 +65,7 @@ def origin(url: str) -> str:
 
 
 def split_credentials(url: str) -> tuple[str, str]:
-    """Return an address without its credentials, and the value of their header, or empty.
+    """Return an address without its credentials, and the Authorization header; empty if none.
 
     Raises WheelsError if the address is not valid.
     """
@@ -90,16 +90,16 @@ class Page:
     """The answer of a server."""
 
     url: str
-    """After redirects; without credentials."""
+    """The URL after redirects, without credentials."""
     kind: str = ""
     """Its content type."""
     size_bytes: int | None = None
-    """As the server states it; None if it does not."""
+    """Size that the server states; None if it states none."""
     text: str = ""
     failure: str = ""
     """Why there is no answer; empty if there is one."""
     status: int = 0
-    """Of an answer; 0 without one."""
+    """HTTP status; 0 without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class OfferedWheel:
 
     filename: str
     url: str
-    """A local one is a ``file:`` URL."""
+    """URL of the wheel; ``file:`` for a local one."""
     size_bytes: int | None = None
-    """As the index states it; None if it does not."""
+    """Size that the index states; None if it states none."""
     has_metadata: bool = False
-    """Whether its metadata can be had without the wheel."""
+    """Whether the index serves the metadata separately from the wheel."""
     requires_python: str = ""
     is_yanked: bool = False
 
@@ -236,7 +236,7 @@ def _fetch(opener: OpenerDirector, asked: Question) -> Page:
 
 
 def _cut(got_bytes: int, length: int | None) -> str:
-    """Return why a page is not whole; empty if it is."""
+    """Return the reason why a page is incomplete; empty if it is complete."""
     if got_bytes > _LIMIT_BYTES:
         return f"the page exceeds {_LIMIT_BYTES:,} bytes"
     if length is not None and got_bytes < length:

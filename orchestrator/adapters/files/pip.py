@@ -154,13 +154,13 @@ def _pip_config() -> str:
 
 
 _SECTIONS = ("global", "download", ":env:")
-"""Of pip's configuration, each above the one before."""
+"""Sections of pip's configuration; a later one overrides an earlier one."""
 _PYPI = "https://pypi.org/simple"
 
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where the operator's configuration says that wheels are."""
+    """The sources of wheels in the operator's pip configuration."""
 
     indexes: tuple[str, ...]
     links: tuple[str, ...]
@@ -191,7 +191,7 @@ def _sources() -> _Sources:
 
 _MOST_ROUNDS = 25
 _WITHOUT_WHEEL = re.compile(r"No matching distribution found for ([^;]*[^; ])")
-"""The requirement that pip's error names."""
+"""pip's error for a requirement without a wheel, which it names."""
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")
 
 
@@ -244,7 +244,7 @@ class DependencyResolver:
         self.hold(requirement, asker)
 
     def hold(self, requirement: Requirement, asker: str) -> None:
-        """Add a requirement, which is met by whatever replaces the machine's version of it."""
+        """Add a requirement that must hold if the machine's version of the package is replaced."""
         self._ahead.append((requirement, asker))
 
     def give(self, wheel: WheelFile) -> None:
@@ -429,7 +429,7 @@ class SizeResolver(DependencyResolver):
         return package_index.read_pages(run(program, what="asking the index", given=text))
 
     def _question(self, asked: str) -> Question:
-        """Return a request with the credentials of its address, else of its server's index."""
+        """Return the request for an address, with the credentials of the address or its index."""
         method, _, address = asked.partition(" ")
         url, own = split_credentials(address)
         if own:
@@ -439,7 +439,7 @@ class SizeResolver(DependencyResolver):
     def _offers(
         self, names: Sequence[NormalizedName], behind: Sequence[str]
     ) -> dict[NormalizedName, list[OfferedWheel]]:
-        """Return what every index and page offers of each distribution."""
+        """Return the wheels of each distribution that the indexes and pages offer."""
         remote = [index for index in self._indexes if not _folder(index)]
         links = [link for link in self._links if not _folder(link)] if self._linked is None else []
         asked = [f"{GET} {index.rstrip('/')}/{name}/" for name in names for index in remote]
@@ -457,7 +457,7 @@ class SizeResolver(DependencyResolver):
         return found
 
     def _read(self, page: Page) -> list[OfferedWheel]:
-        """Return the wheels of a page; a page that cannot be had or read is a failure."""
+        """Return the wheels of a page; note a failure if it could not be fetched or parsed."""
         failure = page.failure
         if not failure:
             try:
@@ -542,7 +542,7 @@ def _questions(wheel: OfferedWheel) -> list[str]:
 
 
 def _folder(place: str) -> Path | None:
-    """Return the path of a local place; None for a server's."""
+    """Return the path of a local folder or file; None for a server's address."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))
     return None if "://" in place else Path(place)

@@ -29,7 +29,7 @@ _LOGIN = re.compile(r"[^\s'\"]*@")
 
 
 def shown(requirement: Requirement | str) -> str:
-    """Return a requirement for a person: without the credentials of its address."""
+    """Return the text of a requirement without the credentials of its address."""
     return _USERINFO.sub("", str(requirement))
 
 
@@ -46,8 +46,8 @@ def requirement_fault(text: str) -> str | None:
 def address_fault(requirement: Requirement) -> str | None:
     """Return why the address of a requirement is refused, or None.
 
-    For anything but a wheel pip runs its code to read the metadata, and a file address would open
-    files of the controller.
+    Only wheels are accepted: for a source archive pip would run the package's code to read its
+    metadata. A file address is refused, because it would open files of the controller.
     """
     if requirement.url is None:
         return None

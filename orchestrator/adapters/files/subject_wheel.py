@@ -26,7 +26,7 @@ class FileSubjects:
     """Implements `orchestrator.application.ports.wheels.Subjects`."""
 
     def prepare(self, subject: Subject, *, base: Path, into: Path) -> SubjectWheel | None:
-        """Find the subject's wheel below `base`, or build its revision in `scratch`."""
+        """Find the subject's wheel below `base`, or build its revision in `into`."""
         if subject.wheel:
             return _described(_matching(subject.wheel, base), subject, None)
         if subject.git:

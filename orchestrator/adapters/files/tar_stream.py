@@ -106,7 +106,7 @@ class _Input:
 
 
 def open_tar(chunks: Iterable[bytes], limits: ArchiveLimits) -> Iterator[bytes]:
-    """Yield the bytes of a tar or tar.gz, uncompressed. Raises ArchiveError past the limits."""
+    """Yield the uncompressed bytes of a tar or tar.gz. Raises ArchiveError beyond the limits."""
     source = _Input(chunks)
     head = source.upto(CHUNK_BYTES)
     if len(head) == 1:
@@ -129,7 +129,7 @@ def _plain(source: _Input, head: bytes) -> Iterator[bytes]:
 
 
 class _Raw(io.RawIOBase):
-    """The packed bytes as a file object that counts them."""
+    """A file object over the compressed bytes that counts the bytes read."""
 
     def __init__(self, source: _Input, head: bytes) -> None:
         self._source = source
@@ -281,7 +281,10 @@ def _text(data: bytes) -> str:
 
 
 def safe_name(name: str) -> str:
-    """Return a member's normalised name. Raises ArchiveError if it could leave the folder."""
+    """Return a member's name without empty and ``.`` parts.
+
+    Raises ArchiveError if the name is absolute, contains ``..``, is too long or not printable.
+    """
     if len(name.encode("utf-8", "surrogateescape")) > LONGEST_NAME_BYTES:
         raise ArchiveError(f"the name {name[:80]!r}... is too long")
     if not name.isprintable():

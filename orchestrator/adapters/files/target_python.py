@@ -116,7 +116,7 @@ def _lowest(requirement: Requirement) -> str:
 
 
 def _found(probe: Mapping[str, object], requested: Sequence[str]) -> bool:
-    """Whether the machine has one of the named Pythons. No other Python replaces them."""
+    """Return whether the machine has one of the requested Pythons; no other may replace them."""
     found = probe.get("interpreters")
     raws = [raw for raw in found if isinstance(raw, dict)] if isinstance(found, list) else []
     return any(raw.get("candidate") in requested and raw.get("path") for raw in raws)

@@ -39,7 +39,7 @@ from orchestrator.domain.matrix import Subject
 from orchestrator.domain.reuse_inputs import Interpreter
 
 _UNKNOWN_S = 300.0
-"""Seconds until an index that left a size unknown is asked again."""
+"""Seconds until an unknown size is requested from the index again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Job:
     target: Interpreter
     missing: tuple[Requirement, ...]
     held: tuple[Requirement, ...]
-    """The payload's requirements that the interpreter meets, and that must be met in the end."""
+    """The payload's requirements that the interpreter meets; the result must meet them too."""
     subject: Requirement | None
     wheel: Path | None
     find_links: tuple[str, ...]
@@ -117,7 +117,7 @@ class Wheelhouse:
         wheel: Opener | None = None,
         requires: Sequence[str] = (),
     ) -> WheelSizes:
-        """Return what `resolve` would fetch, without fetching it. Raises WheelsError."""
+        """Return the sizes of the wheels that `resolve` would download. Raises WheelsError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))
@@ -244,7 +244,7 @@ def _sizes(job: _Job, given: WheelFile | None, work: Path, outward: Outward) -> 
 
 
 def _grow(closure: DependencyResolver, job: _Job, given: WheelFile | None) -> None:
-    """Add what the job asks for, and find all that it needs. Raises WheelsError."""
+    """Add the requirements of the job, and resolve all dependencies. Raises WheelsError."""
     if given is not None:
         closure.give(given)
     elif job.subject is not None:
@@ -271,7 +271,7 @@ def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement
 def _held(
     target: Interpreter, environment: Environment, requires: Sequence[str]
 ) -> tuple[Requirement, ...]:
-    """Return the requirements that the interpreter meets, as far as they limit a version."""
+    """Return the requirements with a version limit that the interpreter already meets."""
     own = [Requirement(text) for text in environment.pip]
     names = {canonicalize_name(requirement.name) for requirement in own}
     more = (Requirement(text) for text in requires)

@@ -181,9 +181,9 @@ def _outcome(status: str, raw: str) -> TestOutcome:
 
 
 def _doubt_of_test(test: Mapping[str, object]) -> str:
-    """Return what contradicts that the test passed; empty if nothing does.
+    """Return the fact that contradicts the state `passed`; empty if there is none.
 
-    A test that was tried again has the failure's text of an earlier try.
+    A retried test may have the failure text of an earlier try, which is no contradiction.
     """
     step = next(_failed_steps(test), "")
     if step:

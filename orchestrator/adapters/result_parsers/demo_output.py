@@ -1,4 +1,4 @@
-"""Demo output with titles only: ``Demo N: title``, and ``All demos completed!`` at last.
+"""Demo output with headings only: ``Demo N: title``, and at the end ``All demos completed!``.
 
 The output has no results of parts. A part is inferred to have passed if the next heading or the
 closing line follows without an error line in between; every such check is marked as inferred.
@@ -44,7 +44,7 @@ _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
 @dataclass(slots=True)
 class _SeenMarks:
-    """All marks that were seen, by name, and the job's own sum."""
+    """The marks read so far by name, and the job's own sum."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
     summed: tuple[int, int] | None = None
@@ -131,11 +131,10 @@ def _mark(line: str) -> ParsedCheck | None:
 def _mark_ending(
     marks: _SeenMarks, troubles: ErrorLines, failure: str, *, torn: bool
 ) -> Iterator[ParsedItem]:
-    """The job's end by its Results line, and every disagreement of it with the marks.
+    """Yield the job's end by its Results line, and a problem for each contradiction to the marks.
 
-    `failure` is the line in which it reports its own failure, as of a job that runs here.
-
-    Without a Results line the exit status is unknown: an error is reported and no end.
+    `failure` is the line in which the job reports its own failure. Without a Results line the exit
+    status is unknown: a problem is yielded instead of an end.
     """
     if marks.dropped:
         yield ParsedProblem(
@@ -174,7 +173,7 @@ _UNHAPPY = re.compile(r"\b(?:but|except|fail\w*|errors?)\b", re.IGNORECASE)
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts that were announced; the last of them has not ended."""
+    """The parts that headings announced; the last one is still running."""
 
     numbers: set[int] = field(default_factory=set)
     current: str = ""
@@ -188,14 +187,14 @@ class _Parts:
             self.total = int(match["total"])
 
     def conclude(self, troubles: ErrorLines) -> Iterator[ParsedItem]:
-        """End the current part; its result is inferred from the following text."""
+        """End the current part, and yield its inferred result: failed if an error line followed."""
         if self.current:
             outcome = "failed" if troubles.last else "passed"
             yield ParsedCheck(self.current, outcome, reason=troubles.last, inferred=True)
         self.current, troubles.last = "", ""
 
     def gap(self) -> str:
-        """Return the numbers of parts that are missing from the headings."""
+        """Return a message with the part numbers that no heading has; empty if none is missing."""
         last = max([*self.numbers, self.total or 0], default=0)
         missing = [str(n) for n in range(1, last + 1) if n not in self.numbers]
         return f"no heading has the number {', '.join(missing[:20])}" if missing else ""
@@ -209,7 +208,7 @@ class DemoHeadings:
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence, which rises with a closing line and with several headings."""
+        """Return the confidence; a closing line and several headings raise it."""
         if is_document(artifact):
             return 0.0
         headings = sum(bool(_HEADING.match(line)) for line in head_lines(artifact))

@@ -124,7 +124,7 @@ class _Document:
 
     @property
     def _missing(self) -> str:
-        """Return the unavailable device if no other device was available."""
+        """Return the name of an unavailable device; empty if another device was available."""
         absent = [name for name, is_there in self._available.items() if not is_there]
         return absent[0].upper() if absent and not any(self._available.values()) else ""
 
@@ -160,7 +160,7 @@ class _Document:
                 self._strange.append(key[:80])
 
     def _take(self, key: str, value: object) -> bool:
-        """Read a key; return whether it is known."""
+        """Read the value of a key; return whether the key is known."""
         if (flag := _FLAG.fullmatch(key)) and isinstance(value, bool):
             self._available[flag.group(1)] = value
         elif key in _SOFTWARE:

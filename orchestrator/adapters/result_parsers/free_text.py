@@ -78,7 +78,7 @@ def _heads(line: str) -> list[_Column]:
 
 
 METRICS_KEPT = 10_000
-"""Maximum number of figures of one artifact; a log with more is not written for people."""
+"""Maximum number of figures of one artifact."""
 TITLE_LIMIT = 120
 
 _RULE = re.compile(r"^\s{0,8}(?:={8,}|#{8,}|\*{8,}|━{8,}|─{8,})\s*$")
@@ -129,7 +129,7 @@ class FreeText:
             yield from self._metrics(found)
 
     def _placed(self, statement: ParsedItem) -> ParsedItem:
-        """Return a fallback with the section in which it happened; other items unchanged."""
+        """Return a fallback with the current section added, or any other item unchanged."""
         if isinstance(statement, ParsedFallback) and self.section:
             return ParsedFallback(f"{statement.reason} (in {self.section!r})")
         return statement
@@ -232,7 +232,7 @@ class FreeText:
         return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
 
     def _name(self, figure: LineFigure, measured: MeasuredLine) -> str:
-        """Return ``section/group/label/latency``, which a report splits into rows and columns."""
+        """Return a name such as ``section/group/label/latency``, which reports split at ``/``."""
         label, leaf = measured.label, figure.name
         if not leaf and _QUANTITY_WORDS.search(label):
             label, leaf = "", label

@@ -22,7 +22,7 @@ from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, ParsedP
 logger = logging.getLogger(__name__)
 
 _LIMIT_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that are read of a file; the agent collects no larger one."""
+"""Maximum bytes that are read from a file; the agent collects no larger file."""
 _LINES = 2_000_000
 _METRICS = 50_000
 """Maximum number of metrics of a file: as many lines as the agent takes from a job."""
@@ -41,7 +41,7 @@ class JobMetrics:
     def __call__(
         self, name: str, chunks: Iterable[bytes]
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
-        """Return the figures, and what keeps a person from relying on them."""
+        """Return the metrics of a file, and its problems as sentences for a person."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
             found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)
@@ -59,7 +59,7 @@ class JobMetrics:
         return tuple(found.metrics), tuple(found.problems)
 
     def _statements(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Read a job's output line by line, with the readers of free text."""
+        """Yield the metrics of the job's output, or of a file by its best dialect."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)
             yield from figure_lines(artifact)
@@ -76,13 +76,13 @@ class _Found:
     metrics: list[ParsedMetric]
     problems: list[str]
     one_unit: bool
-    """Whether a metric of several units is refused; programs print times in the unit that fits."""
+    """Whether a metric with two units is refused; a printed time may change its unit."""
     samples: int = 0
     units: dict[str, str] = field(default_factory=dict)
     """Unit of each metric by its name and parameters."""
 
     def take(self, statements: Iterable[ParsedItem]) -> None:
-        """Store metrics and problems; the first one beyond a limit ends the reading."""
+        """Store metrics and problems until a limit is reached."""
         for said in statements:
             if isinstance(said, ParsedMetric):
                 full = self._add(said)
@@ -116,7 +116,7 @@ class _Found:
 
 
 def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, str]:
-    """Write the file within its limits; return what was cut off, empty if nothing was."""
+    """Write the file up to its limits; return it, and a sentence about a cut-off rest, or empty."""
     lines, cut = 0, ""
     with path.open("wb") as file:
         for chunk in chunks:

@@ -99,7 +99,7 @@ class _JsonReading:
     _not_collected: Counter[str] = field(default_factory=Counter)
 
     def collector(self, collector: Mapping[str, object]) -> Iterator[ParsedItem]:
-        """Read a file or class that could not be collected or was skipped; others yield nothing."""
+        """Yield a file or class that could not be collected or was skipped."""
         nodeid = as_text(collector.get("nodeid"), LINE_LIMIT)
         text = as_text(collector.get("longrepr"))
         state = as_text(collector.get("outcome"))
@@ -183,7 +183,7 @@ def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOut
 
 
 def _has_failed(phase: Mapping[str, object]) -> bool:
-    """Return whether a phase failed; one that passed has no failure's text."""
+    """Return whether a phase failed, by its outcome or by a failure text."""
     has_text = bool(phase.get("longrepr") or phase.get("crash"))
     return phase.get("outcome") == "failed" or (phase.get("outcome") == "passed" and has_text)
 

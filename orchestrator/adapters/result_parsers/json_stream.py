@@ -79,7 +79,7 @@ class JsonReader:
             yield from self._tear(building, error)
 
     def ended(self, end: ParsedEnd) -> ParsedEnd:
-        """Return the end of the job; a failed one where a key occurs twice: which one is true?"""
+        """Return the end of the job, as failed if a key of the document occurs twice."""
         code, detail = end.exit_code or 1, end.detail or self._doubled
         return replace(end, exit_code=code, detail=detail) if self._doubled else end
 
@@ -227,7 +227,7 @@ def _events(artifact: Artifact) -> Iterator[tuple[str, object]]:
 
 
 class _Washed:
-    """The bytes of a document without values that the parser cannot represent."""
+    """A file object over a document in which values that the parser refuses are replaced."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._chunks = chunks(artifact)
@@ -237,7 +237,7 @@ class _Washed:
         self._is_over = False
 
     def read(self, size: int = -1) -> bytes:
-        """The next piece; empty at the end. Its length follows from the file's, not `size`."""
+        """Return the next piece; empty at the end. Its length is that of the file's, not `size`."""
         while size and not self._is_over:
             chunk = next(self._chunks, None)
             if chunk is None:

@@ -103,9 +103,9 @@ class _OpenTestcase:
     outcomes: list[TestOutcome] = field(default_factory=list)
     earlier: list[TestOutcome] = field(default_factory=list)
     words: dict[TestOutcome, tuple[str, str, str]] = field(default_factory=dict)
-    """Reason, message and text by outcome; the first of each."""
+    """Reason, message and text of the first element of each outcome."""
     stated_failure: TestOutcome = TestOutcome.MISSING
-    """The failure that a property tells."""
+    """The failure that a property reports; MISSING without one."""
 
     def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
         """Read one child element, complete or truncated."""
@@ -121,7 +121,7 @@ class _OpenTestcase:
         self.words.setdefault(outcome, _words(outcome, attributes.get("message", ""), text))
 
     def add_property(self, attributes: Mapping[str, str]) -> None:
-        """Read one of its properties: some writers tell a failure only there."""
+        """Read a property of the testcase: some writers report a failure only in a property."""
         if attributes.get("name", "").lower() in VERDICTS:
             told = BAD.get(word_of(attributes.get("value", "")), TestOutcome.MISSING)
             self.stated_failure = max(self.stated_failure, told)
@@ -238,7 +238,7 @@ class _JunitReading:
             self._stated[-1] = told
 
     def _check_failures(self, suite: Begin, found: int) -> Iterator[ParsedItem]:
-        """Tell of a suite that counts more failures than it has, whatever is around it."""
+        """Yield a problem if the suite's counts or attributes report failures that it lacks."""
         counts = {name.lower(): as_count(value) or 0 for name, value in suite.attributes.items()}
         told = max(
             counts.get("failures", 0) + counts.get("errors", 0),
@@ -295,10 +295,10 @@ class _Sums:
     _reports: int = 0
     """Sum as pytest counted until 9.1.
 
-    A failed teardown counts beside a passed call, and does not count beside a failed one.
+    A failed teardown is an additional report after a passed call, but not after a failed call.
     """
     _cases: int = 0
-    """Sum as pytest counts since 9.2: a failed teardown counts only beside a failed call."""
+    """Sum as pytest counts since 9.2: a failed teardown is additional only after a failed call."""
     _outcomes: Counter[str] = field(default_factory=Counter)
     _worst: dict[bytes, TestOutcome] = field(default_factory=dict)
     """Worst outcome by digest of the test's id: xdist may write its second testcase much later."""
@@ -344,7 +344,7 @@ class _Sums:
             yield ParsedTally("collected", max(total, self._outcomes.total()))
 
     def statements(self, *, is_pytest: bool, is_known: bool) -> Iterator[ParsedItem]:
-        """Yield the tally, and a problem for each contradiction to the testcases.
+        """Yield the sums, and a problem for each contradiction to the testcases.
 
         Args:
             is_pytest: whether pytest wrote the document.
@@ -414,15 +414,15 @@ def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str
 
 
 _OTHER_REPORT = " Captured other failure ".center(80, "-")
-"""In the form of pytest's headings, below which nothing is of the traceback."""
+"""A heading in pytest's form: the text below it is not part of the traceback."""
 
 
 def _together(one: ParsedTest, other: ParsedTest) -> ParsedTest:
     """Merge two testcases of one test.
 
-    Either the test failed and its teardown failed too, or it was tried again: a try that is
-    followed by another one has an empty testcase. The text of the worse comes first: the
-    failure's signature is made of it, as it is of what the agent records.
+    Either the test and its teardown failed, or the test was retried: a try before another one has
+    an empty testcase. The text of the worse outcome comes first, because the failure's signature is
+    made of it, as with the agent's records.
     """
     if one.outcome is TestOutcome.PASSED:
         one = replace(one, earlier=(*one.earlier, TestOutcome.FAILED))

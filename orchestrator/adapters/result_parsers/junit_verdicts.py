@@ -1,4 +1,4 @@
-"""The words with which writers of JUnit XML say that a test or a suite passed or failed."""
+"""Words that report passing or failing in attributes and properties of JUnit XML."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _GOOD: Final = {
     *("passed", "pass", "success", "successful", "succeeded", "ok", "good", "fixed", "true", "yes"),
     *("run", "ran", "executed", "complete", "completed", "finished", "done"),
 }
-"""Words of attributes for a test that passed; another word that is not of `NOT_RUN` contradicts
-it. A number says nothing."""
+"""Words of attributes of a passed test.
+
+A word that is neither here nor in `NOT_RUN` contradicts that the test passed; a number does not.
+"""
 BAD: Final = {
     **dict.fromkeys(
         ("failed", "failure", "fail", "ko", "notok", "regression"),
@@ -37,13 +39,13 @@ BAD: Final = {
         TestOutcome.ERROR,
     ),
 }
-"""Words of attributes and properties for a failure, which counts beside an element, too."""
+"""Words of attributes and properties of a failed test, with their outcome."""
 _TAGS: Final = {**BAD, **ELEMENTS}
-"""Elements of a testcase, in small letters: some writers have names of their own for a failure."""
+"""Lower-case names of elements that report an outcome; some writers use names of their own."""
 VERDICTS: Final = {"outcome", "result", "state", "status", "verdict"}
-"""Names of attributes and properties with such a word."""
+"""Names of attributes and properties whose value is a word of `BAD`, `NOT_RUN` or `_GOOD`."""
 _TRUTHS: Final = {"success", "executed", "passed"}
-"""Names of attributes that are true of a test that passed."""
+"""Names of attributes that are true for a passed test."""
 COUNTS_OF_FAILURES: Final = (
     *("timeouts", "timedout", "aborted", "crashed", "crashes", "broken"),
     *("failed", "errored", "canceled", "cancelled", "interrupted", "unexpected"),
@@ -54,24 +56,30 @@ _FAULTS: Final = {
     *({*BAD} - {"timeout", "regression"}),  # a time limit, and what a test is for
     *("failures", "errors", *COUNTS_OF_FAILURES, *_EXIT_CODES),
 }
-"""Names of attributes that are absent, false or 0 where all passed."""
+"""Names of attributes that are absent, false or 0 if all tests passed."""
 _NO: Final = {"", "false", "no", "none", "null"}
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
 def word_of(value: str) -> str:
-    """Return the word of an attribute or property, without what separates its parts."""
+    """Return a value in lower case without spaces, underscores and hyphens."""
     return _BETWEEN_WORDS.sub("", value.lower())
 
 
 def outcome_of(tag: str, text: str) -> TestOutcome | None:
-    """Return the outcome that an element tells; a number in it is a setting: a time limit, say."""
+    """Return the outcome that an element reports; None if it reports none.
+
+    An element of a writer's own whose text is a number is a setting, such as a time limit.
+    """
     is_setting = tag.lower() not in ELEMENTS and text.strip()[:1].isdigit()
     return None if is_setting else _TAGS.get(_BETWEEN_WORDS.split(tag.lower())[-1])
 
 
 def contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
-    """Return an attribute that does not say that all passed, and the outcome; "" without one."""
+    """Return the first attribute that contradicts passing, and its outcome.
+
+    Without such an attribute return an empty text and PASSED.
+    """
     for name, value in attributes.items():
         key, word = word_of(name), word_of(value)
         good = _GOOD | (NOT_RUN if key in VERDICTS else set())
@@ -84,9 +92,9 @@ def contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
 
 
 def contradiction_of_property(name: str, value: str) -> str:
-    """Return a property of a suite that tells of a failure; empty for any other.
+    """Return ``name="value"`` if a property of a suite reports a failure; else an empty text.
 
-    Properties are also settings, so that only a word of failure or an exit code is one.
+    Properties are also settings, so only a word of failure, a false truth or an exit code counts.
     """
     key, word = word_of(name), word_of(value)
     is_stated = key in VERDICTS and word in BAD

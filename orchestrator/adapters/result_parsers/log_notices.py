@@ -68,7 +68,7 @@ _WORDS = (
 
 
 def is_notable(small: str) -> bool:
-    """Return whether a lower-case line can contain a fact: every reader requires a word of it."""
+    """Return whether a lower-case line has a word that a reader requires."""
     return any(word in small for word in _WORDS) or _OS.match(small) is not None
 
 
@@ -174,7 +174,7 @@ _READERS: tuple[Callable[[str], Facts], ...] = (_cuda, _torch, _python, _package
 
 
 LOOKED_AT = 2_000
-"""Characters of a line that are searched: notices are near the beginning."""
+"""Maximum characters of a line that are searched: notices are near its beginning."""
 SENTENCE_LIMIT = 500
 KEPT = 200
 """Maximum number of different remarks of one kind for one artifact."""

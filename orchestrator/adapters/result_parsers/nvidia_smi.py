@@ -195,7 +195,7 @@ class _Rows:
         self._kept = 0
 
     def add(self, number: int, line: str) -> None:
-        """Read one row of the CSV; a row that is no sample is counted as left out."""
+        """Read one row of the CSV; count a row that is no sample as left out."""
         if line.startswith((_NONE, _BROKEN)):
             self._leave_out(f"from line {number} on nvidia-smi says: {line[:100]}")
             return

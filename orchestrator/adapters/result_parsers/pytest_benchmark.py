@@ -33,7 +33,7 @@ from orchestrator.domain.parsed_results import (
 )
 
 MOST_SAMPLES: Final = 100_000
-"""Maximum samples of a metric, as for the agent; of more, evenly spaced ones are kept."""
+"""Maximum samples of a metric, as in the agent; of more samples, evenly spaced ones are kept."""
 _MACHINE: Final[Path] = ("machine_info",)
 _COMMIT: Final[Path] = ("commit_info",)
 _BENCHMARKS: Final[Path] = ("benchmarks", EACH)
@@ -77,7 +77,7 @@ class PytestBenchmark:
 
 
 class _Names:
-    """Names a benchmark by its function, unless another function has the name and parameters."""
+    """Names a benchmark by its function, or by its full name if the short one is not unique."""
 
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}

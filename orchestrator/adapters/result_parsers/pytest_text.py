@@ -124,8 +124,8 @@ class _SessionReader:
     def find_failed_step(self, line: str) -> None:
         """Note a failed step below a session, or a coverage limit in one.
 
-        What failed above the first session is none of the tests' steps, and what stands in one may
-        be printed by a test.
+        A failed step above the first session does not concern the tests, and a test may print one
+        within a session.
         """
         step = self._steps.find(line)
         limit = step if self._sessions and is_coverage_limit(step) else ""
@@ -160,7 +160,7 @@ class _SessionReader:
         )
 
     def _refuse(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:
-        """Yield why pytest refused to run; pytest prints it before or after its sum."""
+        """Yield the reason why pytest refused to run, which it prints before or after its sum."""
         is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
         if is_idle and self._refusal:
             self._codes[-1] = 4

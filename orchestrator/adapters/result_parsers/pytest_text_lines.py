@@ -88,12 +88,12 @@ class NodeLine:
     """xdist's worker, such as ``gw0``; empty without xdist."""
     duration_s: float | None = None
     is_marked: bool = False
-    """Whether the line ends with a progress mark, as pytest's lines do unless capturing is off."""
+    """Whether the line ends with a progress mark; with capturing, every line of pytest has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PytestFooter:
-    """pytest's own sum. `counts` has the number of reports by `TestOutcome.word`."""
+    """The sum in pytest's last line. `counts` has the number of reports by `TestOutcome.word`."""
 
     counts: dict[str, int] = field(default_factory=dict)
     duration_s: float | None = None

@@ -49,7 +49,7 @@ class Detail:
 
     title: str
     is_printed: bool = False
-    """The following lines were printed by the test."""
+    """Whether the next lines were printed by the test."""
     _lines: list[str] = field(default_factory=list)
     _tail: list[str] = field(default_factory=list)
     _size: int = 0
@@ -126,7 +126,7 @@ class _Named:
     outcomes: list[TestOutcome] = field(default_factory=list)
     message: str = ""
     is_by_subtest: bool = True
-    """Only subtests are reported; the test's own report is missing."""
+    """Whether all reports are of subtests, so that the test's own report is missing."""
 
     @property
     def errors_with_failures(self) -> int:
@@ -142,7 +142,7 @@ class CountedTests:
     letters: Counter[str] = field(default_factory=Counter)
     """Number of reports by outcome."""
     extra: Counter[str] = field(default_factory=Counter)
-    """Number of reports beside the deciding one, for tests that the summary names."""
+    """Number of additional reports of tests that the summary names, without the deciding ones."""
     _named: dict[str, _Named] = field(default_factory=dict)
     _settled_statements: Counter[str] = field(default_factory=Counter)
     _doubled: int = 0
@@ -167,7 +167,7 @@ class CountedTests:
         named.is_by_subtest = named.is_by_subtest and is_part
 
     def doubts(self, errors: int) -> Iterator[ParsedProblem]:
-        """Warn of tests counted twice if setup and teardown errors cannot be distinguished."""
+        """Yield a warning if errors may be teardown errors, whose tests would be counted twice."""
         known = sum(test.errors_with_failures for test in self._named.values())
         unsure = errors - known - self._doubled
         if unsure > 0:
@@ -277,15 +277,15 @@ class PytestSession:
 
     width: int = WIDTH
     outside: bool = False
-    """The last line is outside of tracebacks and is no result."""
+    """Whether the last line is outside of tracebacks and no result."""
     stopped: str = ""
     internal: str = ""
     refused: str = ""
     fatal: str = ""
-    """The message that ended the process; a later line shows that it did not end."""
+    """The message of a fatal error; a session with a sum did not end by it."""
     is_hung: bool = False
     failed_name: str = ""
-    """The first test that the short summary says to have failed."""
+    """The first failed test of the short summary."""
     tests: ListedTests = field(default_factory=ListedTests)
     _place: _Place = _Place.ITEMS
     _announced: AnnouncedTests | None = None
@@ -401,7 +401,7 @@ class PytestSession:
             self._before(line)
 
     def _take_mark(self, node: NodeLine) -> bool:
-        """Return whether pytest wrote the line.
+        """Return whether pytest itself wrote the line.
 
         In a session without progress marks a line with one was printed by a test.
         """

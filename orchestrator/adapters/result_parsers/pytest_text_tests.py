@@ -38,7 +38,7 @@ class Failures:
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=FAILED_LIMIT))
 
     def named(self, name: str, *, is_error: bool) -> str:
-        """Return and remove the node id of a section's title; the title itself if none fits."""
+        """Remove and return the node id that fits a section's title; the title if none fits."""
         waiting = self.errors if is_error else self.failed
         for place, nodeid in zip(range(64), waiting, strict=False):
             if domain(nodeid) == name:
@@ -56,7 +56,7 @@ class ListedTests:
     seen: Counter[str] = field(default_factory=Counter)
     """Number of tests by outcome, including those that are still held."""
     extra: Counter[str] = field(default_factory=Counter)
-    """Number of reports beside the deciding one of their test, by outcome."""
+    """Number of additional reports by outcome, without the deciding report of each test."""
     modules: set[str] = field(default_factory=set)
     failures: Failures = field(default_factory=Failures)
     _bad: set[str] = field(default_factory=set)

@@ -59,7 +59,10 @@ class FileDialects:
         return tuple(dialect.name for dialect in self._dialects)
 
     def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
-        """Return the dialect of highest confidence with it; of equals, the first by name."""
+        """Return the dialect with the highest confidence for the artifact, and the confidence.
+
+        Of equal dialects the first by name is returned; None if no dialect fits.
+        """
         surest: tuple[Dialect, float] | None = None
         for dialect in self._dialects:
             confidence = dialect.match(artifact)

@@ -36,11 +36,11 @@ _WORDS = (
     *(word.encode() for word in (*CROSSES, *SPEAKING)),
 )
 _TAIL_BYTES = 16 << 10
-"""The end of the output, in which a traceback is looked for."""
+"""Number of bytes at the end of the output that are searched for a traceback."""
 
 
 def read_self_report(output: Iterable[bytes]) -> SelfReport:
-    """Return what the output says against its program.
+    """Return the failure that a program reports in its output.
 
     Args:
         output: The complete output of the job, in pieces.
@@ -68,9 +68,10 @@ def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:
 
 
 def _last_exception(tail: str) -> str:
-    """Return the last line if it ends a traceback, as where the exit code was another program's.
+    """Return the last line of a traceback at the end of the output; empty without one.
 
-    A traceback that other output follows may be of an exception that was handled.
+    The exit code may be another program's. A traceback that other output follows may be of an
+    exception that was handled.
     """
     found = _TRACEBACK.search(tail)
     before = (found["before"] or "") if found is not None else ""
@@ -81,9 +82,10 @@ def _last_exception(tail: str) -> str:
 
 
 def _last_crash(tail: str) -> str:
-    """Return the last line, but for a shell's remarks, if in it a shell tells of a dumped process.
+    """Return the last line if it is a shell's message about a crashed process; else empty.
 
-    A dumped process that other output follows may have been killed on purpose.
+    Trace lines of a shell are ignored. A crashed process that other output follows may have been
+    killed on purpose.
     """
     lines = (_STAMP.sub("", line).rstrip() for line in reversed(tail.splitlines()))
     last = next((line for line in lines if line and not _SHELL.match(line)), "")
@@ -141,12 +143,12 @@ _FIGURE = (
     r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d|wer|cer|retries"
     r"|humaneval|quorum|votes?|students?)\b)"
 )
-"""What is measured of a model or a person, and what was tried again, is no number of tests."""
+"""Excludes lines whose counts are not of tests: accuracies, scores, retries, votes."""
 _DATA = (
     r"(?!(?:[\w-]{1,30}\s){0,2}(?:samples?|rows?|records?|points?|items?|tokens?|documents?"
     r"|requests?|replicas?|nodes?|votes?|students?|users?)\s(?:passed|ok|succeeded|successful)\b)"
 )
-"""What passes a filter or answers is no test."""
+"""Excludes lines whose counts are of data or servers, such as samples or requests."""
 _COUNTS = re.compile(
     rf"^{_FIGURE}"
     r"\W{0,80}(?:(?:doctest\]|failed!\s{1,4}-)\s{1,4}|[a-z][a-z ]{0,30}:\s{0,9})?"
@@ -234,11 +236,11 @@ _CELL = re.compile(
 _LABELLED = re.compile(
     r"[|│┃║][\s*_`]{0,40}(?P<word>FAIL|FAILED|PASS|PASSED)[\s*_`]{0,40}(?P<cells>[|│┃║].*)$"
 )
-"""A row that begins with such a cell."""
+"""A row of a table whose first cell is FAIL or PASS."""
 _FIGURES = re.compile(
     r"(?!\D*\d{1,7}\D*$)(?:[|│┃║]\s{0,40}[-+]?\d[\d.,]{0,20}\s?%?\s{0,40}){1,20}[|│┃║]?$"
 )
-"""Cells with figures; a whole number alone is a count."""
+"""Cells with numbers only; a single whole number does not fit, because it is a count."""
 
 
 def _label_of_row(line: str) -> str:
@@ -248,7 +250,7 @@ def _label_of_row(line: str) -> str:
 
 
 def _is_failed_row(line: str) -> bool:
-    """Return whether a row of a table has a cell FAIL; one with PASS, too, is the table's head."""
+    """Return whether a row of a table has a cell FAIL and, unlike a table's head, no cell PASS."""
     if not line.lstrip().startswith(("|", "│", "┃", "║")):
         return False
     words = {found["word"] for found in _CELL.finditer(line)}
@@ -262,7 +264,7 @@ _CRASH = re.compile(
     r"|Floating\spoint\sexception)\s{1,20}\(core\sdumped\)"
 )
 _SHELL = re.compile(r"\++\s|(?:exit|logout)$")
-"""Trace of ``set -x``, and the end of a login."""
+"""Lines of a shell that say nothing about a result: the trace of ``set -x``, and ``logout``."""
 _PLAN = re.compile(r"1\.\.(\d{1,7})\s{0,4}(?:#.*)?$")
 _RESULT = re.compile(r"(?:not\s)?ok\b(?:\s{1,4}(?P<number>\d{1,7})\b)?")
 """A plan and a result of TAP."""
@@ -279,7 +281,7 @@ _NOTHING = re.compile(
     r"|\s{0,4}[\w.-]{1,80}:\sSKIP\s(?:⚠\sin\s|\()\d"  # tox
     r"|nox\s>\s\*\s\S{1,80}:\sskipped$"
 )
-"""Lines in which a test runner says that nothing ran, or that nothing passed."""
+"""Lines in which a test runner reports that no test ran or that none passed."""
 _SOMETHING = re.compile(
     r"test\sresult:\sok\.\s[1-9]"
     r"|ok\s{1,9}\S{1,200}\s{1,9}(?:\(cached\)|[\d.]{1,12}s)(?!.*\[no\stests)"  # go test
@@ -287,7 +289,7 @@ _SOMETHING = re.compile(
     r"|\s{0,4}[\w.-]{1,80}:\sOK\s(?:✔\sin\s|\()\d"  # tox
     r"|nox\s>\s\*\s\S{1,80}:\ssuccess$"
 )
-"""Lines in which one says that something passed, other than by a count."""
+"""Lines in which a test runner reports a passed test without a count."""
 _RAN = re.compile(r"Ran\s(?P<tests>\d{1,7})\stests?\sin\s\d")
 _RAN_WELL = re.compile(
     r"OK(?:\s\((?:skipped=(?P<skipped>\d{1,7}))?(?:,\s)?"
@@ -306,16 +308,16 @@ def _whole(text: str) -> int:
 
 @dataclass(slots=True)
 class _Sum:
-    """Passed and total, with their line."""
+    """The number of tests that did not pass, with the line that reports it."""
 
     line: str = ""
     short: int = -1
-    """Number of tests that did not pass."""
+    """Number of tests that did not pass; -1 without a line."""
 
 
 @dataclass(slots=True)
 class SelfReportReader:
-    """Reads the lines of one output for those in which its program reports a failure."""
+    """Finds the lines of an output in which its program reports a failure."""
 
     _failure: str = ""
     """The first line that reports a failure by itself."""
@@ -327,9 +329,9 @@ class SelfReportReader:
     _share: _Sum = field(default_factory=_Sum)
     """The last line such as ``7/8 tests passed``: earlier ones may have reported progress."""
     _plan: _Sum = field(default_factory=lambda: _Sum(short=0))
-    """The plans of TAP, less the results; the line is that of the last plan."""
+    """Planned TAP results without the results that were read; the line is the last plan's."""
     _is_tap: bool = False
-    """A numbered result or the version of TAP was there: a plan is one of TAP."""
+    """Whether a numbered result or a TAP version was read, so that a plan is a plan of TAP."""
     _section: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By word, the number in a line that counts only that word, with the line.
 
@@ -337,11 +339,11 @@ class SelfReportReader:
     """
 
     _labels: dict[str, list[str]] = field(default_factory=lambda: {"PASS": [], "FAIL": []})
-    """By label, the rows of figures: in a table of classes there are as many of either."""
+    """Rows of figures by label; a table of classes has equally many rows of each label."""
     _nothing: str = ""
-    """The first line in which a test runner says that nothing passed."""
+    """The first line in which a test runner reports that no test passed."""
     _something: bool = False
-    """A line says that something passed."""
+    """Whether a line reports a passed test."""
     _ran: int = 0
     """Number of tests that unittest ran last."""
 
@@ -429,7 +431,7 @@ class SelfReportReader:
             self._section[word] = number, line
 
     def _take_sum(self, counts: Mapping[str, int], line: str) -> None:
-        """Note whether something passed: by that count, or by how many ran and were skipped."""
+        """Note whether a test passed: by the count of passed tests, or of run less skipped ones."""
         passed = [number for word, number in counts.items() if _PASSED.match(word)]
         ran = [number for word, number in counts.items() if _TESTED.match(word)]
         skipped = [number for word, number in counts.items() if _PASSED_OVER.match(word)]
@@ -449,10 +451,10 @@ class SelfReportReader:
     def failure(self, tail: str) -> str:
         """Return the line in which the program reports its own failure; empty without one.
 
-        That is, in this order: a mark of failure (``FAIL: x``) or a summary with failures; a sum of
-        which more are missing than were skipped (``9/10 passed``); a TAP plan with too few results;
-        a mark of an error, if there is a sum as well, since a log may print errors that do no harm;
-        and the last line of a traceback or of a crash at the end.
+        The first of these counts: a mark of failure (``FAIL: x``) or a summary with failures; a sum
+        such as ``9/10 passed`` in which more tests are missing than were skipped; a TAP plan with
+        too few results; a mark of an error together with a sum, since a log may print harmless
+        errors; the last line of a traceback or of a crash at the end.
 
         Args:
             tail: The last lines of the output, complete.
@@ -462,7 +464,10 @@ class SelfReportReader:
         return self._line().strip()[:_QUOTED] or _last_exception(tail) or _last_crash(tail)
 
     def nothing_passed(self) -> str:
-        """Return the line in which a test runner says so; empty where something passed."""
+        """Return the line in which a test runner reports that no test passed.
+
+        Empty if a test passed or no line reports it.
+        """
         return "" if self._something else self._nothing.strip()[:_QUOTED]
 
     def _line(self) -> str:

@@ -70,7 +70,7 @@ class _StartedTest:
 
     fact: TestFact | None = None
     is_set_up: bool = False
-    """Whether its setup passed, and its call was not reported."""
+    """Whether the setup passed and the call has not been reported yet."""
     is_again: bool = False
     """Whether another try follows this one."""
     earlier: list[TestOutcome] = field(default_factory=list)
@@ -278,7 +278,7 @@ class UnreadableLines:
     is_torn: bool = False
 
     def statements(self) -> tuple[ParsedProblem, ...]:
-        """Return the counts as problems, after the last line was read."""
+        """Return the counts as problems; call it after the last line was read."""
         problems = []
         if self.is_torn:
             problems.append(ParsedProblem("warning", "the last record is torn"))
@@ -308,7 +308,7 @@ def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str
 
 
 def longrepr_of(value: object) -> tuple[str | list[object], Mapping[str, str] | None]:
-    """Return a failure's text, or ``[path, line, reason]`` of a skip, and the crash's message."""
+    """Return a failure's text or a skip's ``[path, line, reason]``, and the crash entry or None."""
     if isinstance(value, list) and len(value) == 3:
         return [as_text(value[0]), value[1], as_text(value[2])], None
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The lines of a foreign program's text, read in bounded memory.
+"""Reads the text of another program line by line, in bounded memory.
 
 Text that a terminal would not show is removed: escape sequences, overwritten progress, and messages
 of the program that fetched the text. Mojibake is repaired; everything else is unchanged.
@@ -21,7 +21,7 @@ _EXCEPTION = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Failure)(?:$|: )"
 )
 CROSSES = "❌✗✘❎"
-"""Signs before a line for what failed."""
+"""Signs at the beginning of a line that reports a failure."""
 _FAILURE = re.compile(
     rf"^\s{{0,12}}(?:[{CROSSES}]|\[(?:FAIL|FAILED|ERROR)\]"
     r"|(?:error|fatal|fatal error)\s?[:!]\s{0,4}(?![-+]?[\d.])\S"
@@ -43,13 +43,16 @@ FAILED_TOOL = (
     r"|ERROR:\s{1,4}(?:InvocationError for command |[^\s:]{1,80}: commands failed$)"  # tox 3
     r"|nox > (?:Session .{1,200} failed\b|\* [^\s:]{1,200}: failed$)"
 )
-"""Lines in which a program that starts test runners says that one failed."""
+"""Lines in which tox, nox or a similar program reports that a test run failed."""
 _COMPOSED = re.compile(r"Attaching to \S|[\w.-]{1,100}[-_]\d{1,4} {1,40}\| ")
 """A line of docker compose."""
 _FAILED_SERVICE = re.compile(
     r"(?P<said>[\w.-]{1,100}[-_]\d{1,4} exited with code (?:[1-9]\d?|1[01]\d|12[0-7]|139)\s{0,4}$)"
 )
-"""Of docker compose. Exit codes of services that were stopped, as 137 and 143, are no failures."""
+"""A line of docker compose about a failed service.
+
+The exit codes of stopped services, such as 137 and 143, are no failures.
+"""
 _FAILED_STEP = re.compile(
     r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z? ?)?(?P<said>"
     r"g?make(?:\[\d{1,3}\])?: \*{3} "
@@ -103,7 +106,7 @@ _COVERAGE = re.compile(r"\bcoverage (?:of|failure|for|threshold)\b", re.IGNORECA
 
 
 def is_coverage_limit(step: str) -> bool:
-    """Return whether a step failed by a coverage limit, and not by its tests."""
+    """Return whether the message of a failed step names a coverage limit."""
     return _COVERAGE.search(step) is not None
 
 
@@ -119,11 +122,11 @@ _LAST_LINE = re.compile(
     r"|(?:\w{1,40}\.)?CalledProcessError: .{1,300} died with <Signals\..{1,40}",
     re.IGNORECASE,
 )
-"""What says of the whole only at the very end of a text that it failed."""
+"""Last lines of a text that report a failed program; elsewhere they may report anything else."""
 
 
 def failed_end(text: str) -> str:
-    """Return the last line of a text if it tells of a bad exit code; else an empty text."""
+    """Return the last line of a text if it reports a failing exit code; else an empty text."""
     line = text.rstrip().rpartition("\n")[2].strip()
     is_bad = _LAST_LINE.fullmatch(line) or _FAILED_SERVICE.match(line)
     return line if len(line) <= MESSAGE_LIMIT and is_bad else ""
@@ -134,10 +137,10 @@ class StepFinder:
     """Finds the lines where make, a CI system or a coverage limit says that a step failed."""
 
     _is_composed: bool = False
-    """A line of docker compose was there: a service that exited is one of its services."""
+    """Whether a line of docker compose was read: only then can a line report a failed service."""
 
     def find(self, line: str) -> str:
-        """Return what the next line says of a step that failed; empty if it says nothing."""
+        """Return the message of a failed step in the next line; empty if it has none."""
         self._is_composed = self._is_composed or _COMPOSED.match(line) is not None
         found = _FAILED_STEP.match(line)
         if found is None and self._is_composed:
@@ -150,9 +153,9 @@ class ErrorLines:
     """Watches lines for tracebacks and error words."""
 
     last: str = ""
-    """The last error line; the caller clears it once reported."""
+    """The last error line; the caller clears it after reporting it."""
     step: str = ""
-    """The first line that says that a step failed."""
+    """The first line that reports a failed step."""
     _steps: StepFinder = field(default_factory=StepFinder)
     _in_traceback: bool = False
 
@@ -175,7 +178,7 @@ class ErrorLines:
             self.last = line.strip()[:MESSAGE_LIMIT]
 
     def cut_off(self, what: str, *, torn: bool) -> str:
-        """Return one sentence about a missing end."""
+        """Return a message that begins with `what` and adds a torn last line and the last error."""
         words = [what]
         if torn:
             words.append("the text stops in the middle of a line")
@@ -185,13 +188,13 @@ class ErrorLines:
 
 
 def is_torn(artifact: Artifact) -> bool:
-    """Return whether the text ends within a line."""
+    """Return whether the last line has no line end."""
     last = (artifact.tail or artifact.head)[-2:]
     return bool(last) and b"\n" not in last and b"\r" not in last
 
 
 def is_document(artifact: Artifact) -> bool:
-    """Return whether the name is that of a document instead of a program's output."""
+    """Return whether the file name ends like a document's, such as `.md`, instead of a log's."""
     return artifact.name.lower().endswith(_DOCUMENTS)
 
 
@@ -241,7 +244,7 @@ class Notes:
     cut: int = 0
     undecodable: int = 0
     genuine: bool = False
-    """A character was seen that mojibake never contains: the text was decoded correctly."""
+    """Whether a character was read that mojibake never contains: the text was decoded correctly."""
 
     def statements(self) -> tuple[ParsedProblem, ...]:
         """Return the changes as problems, after the last line was read."""
@@ -368,7 +371,7 @@ class _State:
     text: str = ""
     is_cut: bool = False
     returned: bool = False
-    """The last character was a carriage return: the next text overwrites the line."""
+    """Whether the last character was a carriage return: then the next text overwrites the line."""
 
     def add(self, piece: str) -> None:
         if not piece:
@@ -395,7 +398,7 @@ def _cleaned(line: str, notes: Notes) -> str:
 
 
 def _mended(line: str, notes: Notes) -> str:
-    """Return the line with mojibake repaired, unless other text was decoded correctly."""
+    """Return the line with mojibake repaired, unless the text is known to be decoded correctly."""
     notes.genuine = notes.genuine or any(map(_is_genuine, line))
     if notes.genuine or len(line) > MENDED_LIMIT:
         return line

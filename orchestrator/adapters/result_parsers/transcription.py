@@ -1,4 +1,4 @@
-"""Transcriptions: results typed from a document by a person, as strictly checked YAML or JSON."""
+"""Transcriptions: results that a person typed from a document, as YAML or JSON."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class _Target:
         return iter(found)
 
     def excess(self, length: int) -> str:
-        """Return the error of an overlong text in which the parser finds no event."""
+        """Return an error if the parser read too many characters without an event; else empty."""
         self._silent += length
         if self._silent > MARKUP_LIMIT:
             return f"a single tag or comment is longer than {MARKUP_LIMIT} characters"
