@@ -198,13 +198,16 @@ def create_dashboard(context: Context) -> FastAPI:
 
 
 class Refused:
-    """Answers a request that was refused before it came here, which its state has, as a page."""
+    """Answers requests that an earlier layer refused with a page that shows the error.
+
+    The earlier layer stores the error in the request's state.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it."""
+        """Answer a refused request; forward any other."""
         error = scope.get("state", {}).get("refused")
         if error is None:
             await self._app(scope, receive, send)
@@ -213,16 +216,16 @@ class Refused:
 
 
 class FormSize:
-    """Refuses forms that are too large, before anything of them is parsed or kept on the disk.
+    """Refuses forms that are too large before they are parsed or stored.
 
-    The form with uploads has a limit of its own, after its viewer was checked.
+    The launch form with its uploads has its own limit, which is checked after its viewer.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its whole body, or answer 413."""
+        """Forward the request with its whole body, or answer 413."""
         if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] == urls.LAUNCH:
             await self._app(scope, receive, send)
             return
@@ -248,16 +251,16 @@ class FormSize:
 
 
 class Suffix:
-    """Takes `.json`, `.csv` or `.md` off the address of a page: the page is the same.
+    """Removes `.json`, `.csv` or `.md` from a page's path and stores it as the wanted format.
 
-    Addresses of the sign-in stay as they are: the audit log knows them by their path.
+    Paths of the sign-in are unchanged, because the audit log identifies them by path.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, with how the page is wanted in its state."""
+        """Forward the request with the shorter path and the wanted format in its state."""
         if scope["type"] == "http" and not scope["path"].startswith(("/static/", urls.SIGN_IN)):
             # A name that ends so is written with %2E: see urls.as_page.
             suffix = scope.get("raw_path", b"").decode("latin-1").rpartition(".")[2]
@@ -270,7 +273,7 @@ class Suffix:
 
 
 class Head:
-    """Answers HEAD as GET would be answered, without the body."""
+    """Answers a HEAD request like a GET request, without the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -278,7 +281,8 @@ class Head:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a HEAD request as GET, and drop the response's body.
 
-        A sign-in at the issuer changes something, which HEAD must not: it answers 405.
+        A HEAD request to the sign-in at the issuer is forwarded as HEAD and gets 405, because the
+        sign-in changes state.
         """
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
         if not is_head or scope["path"].startswith(urls.SIGN_IN_AT_ISSUER):
@@ -293,10 +297,10 @@ class Head:
 
 
 class ImmutableFiles(StaticFiles):
-    """Files whose address changes with their content: a browser need never ask again."""
+    """Static files that browsers may cache forever: their URL changes with their content."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond with the static file."""
+        """Respond with the static file and a header that lets browsers cache it forever."""
 
         async def kept(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in (200, 304):

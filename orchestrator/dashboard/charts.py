@@ -27,7 +27,7 @@ class Picture:
     height: int
     shapes: tuple[Shape, ...]
     name: str
-    """Its class."""
+    """CSS class of the chart."""
 
 
 def sparkline(
@@ -59,7 +59,7 @@ def sparkline(
 
 
 def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6) -> Picture:
-    """Return a bar of parts (tone, amount), each as long as its share; small parts stay visible."""
+    """Return a bar with a part for each (tone, amount); small parts stay visible."""
     whole = sum(amount for _, amount in parts)
     shapes: list[Shape] = []
     left = 0.0
@@ -91,9 +91,9 @@ def columns(amounts: Sequence[float], *, each: int = 12, height: int = 64) -> Pi
     """Return a chart with a column for each amount; small amounts stay visible.
 
     Args:
-        amounts: In their order.
-        each: How wide a column is with the gap beside it, in units.
-        height: In units.
+        amounts: The amounts in the order of the columns.
+        each: Width of a column with its gap, in SVG units.
+        height: Height in SVG units.
     """
     most = max(amounts, default=0.0)
     shapes = [Shape("line", "axis", _line_at(each * len(amounts), height))]

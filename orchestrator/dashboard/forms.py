@@ -21,7 +21,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.units import plural
 
 LONGEST = 300
-"""Characters of a word or a name that a person writes into a form."""
+"""Maximum characters of a word or name in a form."""
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f]*")
 _URL = re.compile(r"(https?://[!-~]+)?")
 
@@ -46,7 +46,7 @@ class Form:
         return self.values.get(name, "")
 
     def word(self, name: str, *, longest: int = LONGEST) -> str:
-        """Return a field's value as one line of at most `LONGEST` characters."""
+        """Return a field's value as one line of at most `longest` characters."""
         text = self.value(name).strip()
         if len(text) > longest:
             self.mistakes[name] = f"is {len(text):,} characters long: at most {longest:,}"
@@ -91,7 +91,7 @@ class Form:
         return known
 
     def refuse(self, error: InvalidDocumentError) -> None:
-        """Add the problems that an operation found to their fields."""
+        """Add the problems that an operation found to the mistakes of their fields."""
         rest = []
         for problem in error.problems:
             name = next((str(part) for part in reversed(problem.path) if part in self.values), "")
@@ -139,7 +139,7 @@ def store_uploads(context: Context, sent: FormData) -> dict[str, str]:
 
 
 def about_payload(context: Context, digest: str) -> str:
-    """Return ``hull 1.0, 3 jobs: unit, demo, bench``; empty if it is not stored."""
+    """Return a description such as ``hull 1.0, 2 jobs: unit, demo``; empty if not stored."""
     found = context.stores.payloads.get(digest)
     if found is None:
         return ""
@@ -158,13 +158,13 @@ def _put_archive(context: Context, file: BinaryIO) -> str:
 
 
 def _files(sent: FormData, field: str) -> list[UploadFile]:
-    """Return the chosen files of a field; a browser sends an empty one where none was chosen."""
+    """Return the chosen files of a field; without a choice browsers send one without a name."""
     return [one for one in sent.getlist(field) if isinstance(one, UploadFile) and one.filename]
 
 
 @contextmanager
 def _copied(context: Context, file: BinaryIO) -> Iterator[tuple[str, Path]]:
-    """Copy a file that was sent below the context's scratch; yields its sha256 and its path."""
+    """Copy an uploaded file to a temporary folder; yield its sha256 and the copy's path."""
     with tempfile.TemporaryDirectory(prefix="seatrial-upload-", dir=context.scratch) as folder:
         path, seen = Path(folder) / "body", hashlib.sha256()
         with path.open("wb") as copy:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from orchestrator.domain.units import percent
 
 LONGEST_TEXT = 2_000
-"""Characters of an untrusted text that a page shows; its `.json` has all of them."""
+"""Maximum characters of an untrusted text on a page; its `.json` has the whole text."""
 
 _MOST_BREAKS = 8
 _BEGIN, _END = Markup("<bdi>"), Markup("</bdi>")
@@ -56,14 +56,14 @@ def spoken(text: str) -> Markup:
 
 
 def prose(sentence: str) -> Markup:
-    """Return a sentence of ours as `spoken` does, with its commands (in backticks) as code."""
+    """Return a sentence like `spoken`, with the commands in backticks as code elements."""
     parts = _COMMAND.split(visible(cut(sentence)))
     kinds = (breakable, lambda part: Markup("<code>{}</code>").format(part))
     return _BEGIN + Markup().join(kinds[at % 2](part) for at, part in enumerate(parts)) + _END
 
 
 def shortened(sentence: str, longest: int) -> str:
-    """Return a sentence cut at the end of a word, and neither in brackets nor in a command."""
+    """Return a sentence cut at the end of a word outside of brackets and commands."""
     if len(sentence) <= longest:
         return sentence
     kept = sentence[:longest].rpartition(" ")[0] or sentence[: longest - 1]
@@ -89,7 +89,7 @@ def share(passed: int, value: int) -> str:
 
 
 def age(since: datetime, now: datetime) -> str:
-    """``just now``, ``12 min``, ``3 h`` or ``5 d``."""
+    """Return the time between two moments as ``just now``, ``12 min``, ``3 h`` or ``5 d``."""
     seconds = (now - since).total_seconds()
     for unit, length in _SECONDS:
         if seconds >= length:
@@ -98,6 +98,6 @@ def age(since: datetime, now: datetime) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """``just now``, or ``12 min ago``."""
+    """Return the age of a time as ``just now`` or ``12 min ago``."""
     since = age(at, now)
     return since if since == "just now" else f"{since} ago"

@@ -1,4 +1,4 @@
-"""Measured figures: no more digits than the spread allows, and the change between two of them."""
+"""Formats measured values with no more digits than their spread allows, and their changes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MedianText:
 
     @property
     def spread(self) -> float:
-        """From the lower quartile to the upper one."""
+        """Difference between the upper and the lower quartile."""
         return self.point.high - self.point.low
 
     @property
@@ -75,7 +75,7 @@ class MedianText:
 
     @property
     def note(self) -> str:
-        """``48.1–50.6, n = 12``."""
+        """Quartiles and number of samples: ``48.1–50.6, n = 12``."""
         many = f"n = {self.point.samples:,}"
         if self.point.samples < 2:
             return many
@@ -93,7 +93,7 @@ class MedianText:
         }
 
     def text(self) -> str:
-        """``48.9 ms (48.1–50.6, n = 12)``."""
+        """Value with quartiles and number of samples: ``48.9 ms (48.1–50.6, n = 12)``."""
         return f"{self.value} ({self.note})"
 
 
@@ -110,7 +110,7 @@ class RelativeChange:
 
     @property
     def note(self) -> str:
-        """``+8.2%``, with its note."""
+        """The change in percent with its note: ``+8.2%``."""
         told = [percent(self.change)] if self.change is not None else []
         return " ".join([*told, *([self.aside] if self.aside else [])])
 

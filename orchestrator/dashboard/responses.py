@@ -1,4 +1,4 @@
-"""A page: the run, cell or product it names, and its answer as HTML, JSON, CSV or Markdown."""
+"""Requests and responses of pages: finds the named run or product, renders each format."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Page:
     template: str
     title: str
     tables: Sequence[Table] = ()
-    """Every table of it; `.csv` gives the first one unless `?table=` names another."""
+    """All tables of the page; `.csv` has the first one unless `?table=` names another."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """Further values for the template, by name."""
     data: Mapping[str, object] = field(default_factory=dict)
     """Further values of the `.json` format."""
     section: str = ""
-    """The entry of the navigation that it belongs to: an address of `urls`."""
+    """URL of the navigation entry that the page belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PageRequest:
         return urls.with_query(self.path, **{**self.query, "part": part})
 
     def format_url(self, suffix: str, table: str) -> str:
-        """Return this page's address in another format; of one of its tables if one is named."""
+        """Return this page's URL in another format, for one table if `table` names one."""
         asked = {**self.query, "table": table}
         asked.pop("part", None)
         path = "/index" if self.path == urls.BOARD else self.path
@@ -138,7 +138,7 @@ class Pages:
     """The templates of the pages."""
 
     def __init__(self, static: str) -> None:
-        """`static` is the address that the files of pages lie under."""
+        """`static` is the URL prefix of the static files."""
         self._environment = Environment(
             loader=FileSystemLoader(asset_dir("templates") / "dashboard"),
             undefined=StrictUndefined,
@@ -184,9 +184,9 @@ PageRequestDep = Annotated[PageRequest, Depends(_page_request_of)]
 
 
 def cursor_of(request: PageRequest, form: re.Pattern[str]) -> str | None:
-    """Return the address's place in a list; None for its beginning.
+    """Return the cursor in the URL's `before`; None for the beginning of the list.
 
-    Raises PageMissingError for one that is not of this form.
+    Raises PageMissingError if the cursor does not match `form`.
     """
     before = request.query.get("before", "")
     if before and not form.fullmatch(before):
@@ -221,7 +221,7 @@ def _document(table: Table) -> Mapping[str, object]:
 
 
 def _more(row: Row) -> dict[str, Plain]:
-    """Return the further columns of a row: the job of a test."""
+    """Return the additional columns of a row, such as the job of a test."""
     texts = (cell for cell in row.cells if isinstance(cell, Text))
     return {name: value for cell in texts for name, value in cell.more.items()}
 
@@ -251,7 +251,10 @@ def _csv(table: Table) -> Response:
 
 
 def _parts(values: Iterable[Plain]) -> list[str]:
-    """Return the columns that a column of a table becomes: one for each figure of its mappings."""
+    """Return the names of the CSV columns of a table column, one for each key of its mappings.
+
+    A column without mappings is one CSV column with an empty name.
+    """
     named = dict.fromkeys(name for told in values if isinstance(told, Mapping) for name in told)
     return list(named) or [""]
 
@@ -263,9 +266,9 @@ def _part(value: Plain, part: str) -> Plain:
 
 
 def _value(value: Plain) -> str | float:
-    """Return a value of CSV: numbers as they are, one line of text, nothing as nothing.
+    """Return a value for CSV: a number, or one line of text; empty for None.
 
-    A spreadsheet must not take a test's name for a formula.
+    A text that a spreadsheet would read as a formula gets an apostrophe in front.
     """
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
@@ -284,7 +287,10 @@ def _texts(row: Row) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """Return the table in GitHub's Markdown, without rows why; untrusted text is escaped."""
+    """Return the table in GitHub's Markdown; untrusted text is escaped.
+
+    A table without rows is replaced by its text for that case.
+    """
     if not table.rows:
         return f"**{_quoted(table.caption)}**\n\n{_quoted(table.empty)}\n"
     titles = [_quoted(column.title) for column in table.columns]
@@ -353,7 +359,7 @@ def of_products(request: PageRequest, known: Sequence[str]) -> str:
 
 
 def of_product(product: str) -> str:
-    """Return `` of NAME``; nothing before the first run."""
+    """Return `` of NAME``; empty without a product."""
     return f" of {product}" if product else ""
 
 

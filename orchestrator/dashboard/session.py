@@ -30,15 +30,15 @@ class SignedOutError(Exception):
 
 
 class NotAllowedError(Exception):
-    """The token may not do this."""
+    """The token's scope does not allow the request."""
 
 
 class ForeignFormError(Exception):
-    """The form was not made by a page of ours for this session."""
+    """The form does not come from a page of this session."""
 
 
 class UploadRefusedError(Exception):
-    """The files are larger together than a form may be."""
+    """The files of the form are larger than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class Viewer:
 
     @property
     def project(self) -> str:
-        """The further project that the viewer is in; empty in the first one."""
+        """Name of the viewer's project; empty for the first project."""
         return project_of(self.credential.secret)
 
     def may(self, needed: str) -> bool:
-        """Whether the caller's scope is enough."""
+        """Return whether the caller's scope includes `needed`."""
         return _RANK.index(self.caller.scope) >= _RANK.index(Scope(needed))
 
     def csrf(self) -> str:
@@ -78,7 +78,7 @@ class Viewer:
         return base64.urlsafe_b64encode(nonce + self._sealed(nonce)).decode("ascii")
 
     def has_made(self, value: str) -> bool:
-        """Whether a form's CSRF value belongs to this session."""
+        """Return whether a form's CSRF value belongs to this session."""
         try:
             raw = base64.urlsafe_b64decode(value.encode("ascii"))
         except ValueError:
@@ -119,7 +119,7 @@ ViewerDep = Annotated[Viewer, Depends(signed_in)]
 
 
 UPLOAD_LIMIT_BYTES = 128 * 1024**2
-"""Of all files of a form; what is sent is kept in memory until it is packed."""
+"""Maximum bytes of all files of a form, which are kept in memory until they are packed."""
 UPLOAD_FILES = 5_000
 
 
@@ -173,7 +173,7 @@ def _check_size(request: Request) -> None:
 
 
 def keep(request: Request, response: Response, session: NewSession) -> None:
-    """Let the browser remember its session."""
+    """Set the session's cookie."""
     response.set_cookie(
         cookie_of(request.headers.get("host", "")),
         session.secret,
@@ -185,12 +185,12 @@ def keep(request: Request, response: Response, session: NewSession) -> None:
 
 
 def forget(request: Request, response: Response) -> None:
-    """Let the browser forget its session."""
+    """Delete the session's cookie."""
     response.delete_cookie(cookie_of(request.headers.get("host", "")), httponly=True)
 
 
 def is_encrypted(request: Request) -> bool:
-    """Whether the browser speaks HTTPS: with this port, or with the proxy before it."""
+    """Return whether the browser uses HTTPS, with this server or with a proxy before it."""
     context: Context = request.app.state.context
     address = urlsplit(context.sign_in.public_url)
     is_public = address.netloc == request.headers.get("host", "")
@@ -199,7 +199,7 @@ def is_encrypted(request: Request) -> bool:
 
 
 def _is_https_of_proxy(request: Request) -> bool:
-    """Whether a proxy on this computer says that the browser speaks HTTPS to it."""
+    """Return whether a proxy on this computer reports that the browser uses HTTPS."""
     peer = request.client.host if request.client else ""
     said = request.headers.get("x-forwarded-proto", "")
     return is_loopback(peer) and said.strip().lower() == "https"

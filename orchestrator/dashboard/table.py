@@ -1,4 +1,4 @@
-"""Tables of pages. A cell knows how it reads in HTML, in JSON, and as text."""
+"""Tables of pages; each cell has a form for HTML, for JSON and as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableCell(Protocol):
 
     @property
     def kind(self) -> str:
-        """The macro of ``cells.html.j2`` that shows it."""
+        """Name of the macro in ``cells.html.j2`` that renders the cell."""
         ...
 
     def plain(self) -> Plain:
@@ -47,11 +47,11 @@ class Text:
     """A quieter second line."""
     is_code: bool = False
     short: str = ""
-    """Shown instead of the value; the rest is in the note."""
+    """A shorter text that is shown instead of the value; the note has the rest."""
     more: Mapping[str, str] = field(default_factory=dict)
-    """Further columns of JSON and CSV, which a page has in the note."""
+    """Additional columns of JSON and CSV; on a page the note has them."""
     is_sentence: bool = False
-    """Whether it is a sentence of ours, in which backticks stand around commands."""
+    """Whether the text is a sentence of Seatrial with commands in backticks."""
 
     def plain(self) -> Plain:
         """The unformatted text."""
@@ -64,14 +64,14 @@ class Text:
 
 
 def noted(text: str, note: str) -> str:
-    """Return ``failed (cancelled; 3 failed)``."""
+    """Return the text with its note in brackets: ``failed (cancelled; 3 failed)``."""
     return f"{text} ({note})" if text and note else text or note
 
 
 def named_test(
     nodeid: str, job: str, href: str = "", *, note: str = "", short: str = "", is_code: bool = False
 ) -> Text:
-    """Return the cell of a test: its job is beside it, as a node id may be in several."""
+    """Return the cell of a test's name with its job, because several jobs may have a node id."""
     return Text(nodeid, href, note or job, is_code, short, more={"job": job})
 
 
@@ -124,7 +124,7 @@ class TestCounts:
     counts: Counts
     href: str = ""
     is_partial: bool = False
-    """Whether what they are of ended early, even if no test is known to be missing."""
+    """Whether the counted cell or run ended early, even if no test is known to be missing."""
 
     @property
     def counted(self) -> int:
@@ -138,7 +138,7 @@ class TestCounts:
 
     @property
     def ran(self) -> str:
-        """Say of which tests the pass rate is, where others did not run; empty if all did."""
+        """Text `` that ran`` if some tests did not run; else empty."""
         is_partial = self.is_partial or self.counts.missing or self.counts.not_run
         return " that ran" if is_partial else ""
 
@@ -166,12 +166,12 @@ class TestCounts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time; the browser turns it to the viewer's zone."""
+    """A time, which the browser converts to the viewer's time zone."""
 
     kind: ClassVar[str] = "moment"
     at: datetime | None
     now: datetime | None = None
-    """Set where the age is what people look for."""
+    """The present time if the cell shows the age; None if it shows the time."""
 
     @property
     def iso(self) -> str:
@@ -223,11 +223,11 @@ class Usd:
     is_most: bool = False
     """Whether it is a maximum, which is rounded up."""
     why_none: str = ""
-    """Why there is no amount."""
+    """Reason why there is no amount."""
 
     @classmethod
     def of(cls, cost: Cost, *, is_loud: bool = False) -> Usd:
-        """Return the amount of a cost, or why it has none."""
+        """Return the cell of a cost, with the reason if it has no amount."""
         return cls(cost.usd, is_loud=is_loud, why_none=cost.no_cost)
 
     def plain(self) -> Plain:
@@ -267,9 +267,9 @@ class Trace:
     kind: ClassVar[str] = "trace"
     value: str
     href: str
-    """The page that has the whole text; without JavaScript it is a link."""
+    """URL of the page with the whole text, for browsers without JavaScript."""
     load: str
-    """The address of JSON that has it under ``shown``."""
+    """URL of JSON that has the text under ``shown``."""
 
     def plain(self) -> Plain:
         """Return the text without abbreviation."""
@@ -282,7 +282,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class CellList:
-    """Several cells in one place."""
+    """Several values in one table cell."""
 
     kind: ClassVar[str] = "several"
     cells: Sequence[TableCell]
@@ -302,19 +302,19 @@ NOTED = "*"
 
 @dataclass(frozen=True, slots=True)
 class OutcomeMark:
-    """An outcome in a grid: one sign with a word for screen readers, which fills its table cell.
+    """An outcome in a grid: one sign, with a word for screen readers.
 
-    It shows only the outcome; other information of thousands of marks is shown elsewhere.
+    It has no other information, because a grid has thousands of marks.
     """
 
     kind: ClassVar[str] = "mark"
     word: str
     """The outcome's word; empty without a result."""
     letter: str = ""
-    """Of failures that are alike."""
+    """Letter of the failure's group; empty without one."""
     href: str = ""
     note: str = ""
-    """What else a reader has to know: ``2 of 5 jobs``. It is shown as `NOTED`."""
+    """A note such as ``2 of 5 jobs``, which is shown as the sign `NOTED`."""
 
     @property
     def tone(self) -> str:
@@ -400,9 +400,9 @@ class Column:
     title: str
     is_number: bool = False
     href: str = ""
-    """Sorts by it."""
+    """URL that sorts the table by this column."""
     sorted: str = ""
-    """``ascending`` or ``descending``, where the rows are."""
+    """``ascending`` or ``descending`` if the rows are sorted by this column; else empty."""
     is_title_hidden: bool = False
     """Whether the title is only for screen readers, because the content is visually obvious."""
 
@@ -413,33 +413,33 @@ class Row:
 
     cells: Sequence[TableCell]
     id: str = ""
-    """An anchor, where something links to the row."""
+    """The row's anchor for links; empty without one."""
     tone: str = ""
-    """``bad`` or ``warn`` where the row as a whole should be seen."""
+    """``bad`` or ``warn`` to highlight the whole row; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table, which `.json`, `.csv` and `.md` of its page give as well."""
+    """A table of a page, which is also in the page's `.json`, `.csv` and `.md`."""
 
     id: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     empty: str = "Nothing is here yet."
-    """Text with the next step, shown without rows."""
+    """Text that is shown if there are no rows, with the next step."""
     command: str = ""
-    """A command beside it."""
+    """A command that is shown with this text; empty for none."""
     next: str = ""
-    """The address of the next rows."""
+    """URL of the next rows; empty if there are none."""
     total: int | None = None
     """Number of rows on all pages; None if it is expensive to count."""
     is_caption_hidden: bool = False
-    """Where a heading names it already."""
+    """Whether the caption is hidden, because a heading names the table."""
     is_grid: bool = field(default=False)
-    """Arrow keys move in it from cell to cell."""
+    """Whether arrow keys move from cell to cell."""
     is_passing: bool = False
-    """Whether the page answers a form; it has no address, so that only its Markdown is offered."""
+    """Whether the page answers a form, so that it has no URL and offers only Markdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class FoldedFacts:
-    """A sentence, with the figures behind it folded away."""
+    """A sentence with figures that are folded away."""
 
     kind: ClassVar[str] = "folded"
     value: str
@@ -470,7 +470,7 @@ class FoldedFacts:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A part of a table, by the kind of its rows."""
+    """A tab that shows the rows of one kind."""
 
     title: str
     many: int

@@ -1,4 +1,4 @@
-"""The addresses of pages: the one place that knows them."""
+"""The URLs of all pages; no other module builds them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESOURCES = {
     f"{GATES}/{{gate}}/waivers/{{waiver}}/approve": "/waivers/{waiver}/approve",
     f"{GATES}/{{gate}}/approvals": "/approvals",
 }
-"""Paths that REST has for what forms of pages change, where theirs are others."""
+"""REST paths of the resources that forms change, if they differ from the pages' paths."""
 
 
 def run_url(run: str) -> str:

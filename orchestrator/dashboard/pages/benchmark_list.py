@@ -1,4 +1,4 @@
-"""Every benchmark of a product, what got worse by most first."""
+"""The list of a product's benchmarks, the largest worsening first."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
-"""Newest runs that the list looks at."""
+"""Number of newest runs that the list covers."""
 PAGE_SIZE = 50
 _LEAST_SPAN = 0.04
-"""A sparkline spans at least this part of its values: noise must not look like a mountain."""
+"""Minimum height of a sparkline as a fraction of its values, so that noise stays small."""
 _COLUMNS = (
     Column("benchmark", "Benchmark"),
     Column("platform", "Platform"),

@@ -44,7 +44,7 @@ WIDTH = 960
 HEIGHT = 260
 _EDGE = 6
 _PAD = 0.06
-"""Of the height, above and below."""
+"""Margin above and below the values, as a fraction of their range."""
 _FAR = 1.5
 """Samples beyond this multiple of the medians' range are not drawn."""
 _MOST_MARKS = 12
@@ -58,10 +58,10 @@ class Scale:
     low: float
     high: float
     first_s: float
-    """Seconds since the epoch, as of `last_s`."""
+    """Time of the first point in seconds since the epoch; `last_s` is that of the last one."""
     last_s: float
     outside: int
-    """Samples that lie beyond."""
+    """Number of samples beyond the edges."""
 
 
 def scale_of(trend: BenchmarkTrend, samples: Mapping[int, Sequence[float]]) -> Scale:
@@ -91,7 +91,7 @@ def marks_of(trend: BenchmarkTrend) -> Sequence[tuple[int, str]]:
 
 
 def _release(version: str) -> str:
-    """``2.7.0rc1`` and ``2.7.0.dev3`` are on the way to ``2.7.0``."""
+    """Return the release of a version: ``2.7.0`` of ``2.7.0rc1`` and ``2.7.0.dev3``."""
     found = _NUMBERS.match(version)
     return found[0] if found else ""
 
@@ -158,7 +158,7 @@ def still(trend: BenchmarkTrend, scale: Scale) -> Picture:
 
 
 class _Still:
-    """Turns points into shapes."""
+    """Converts the points of a trend to SVG shapes."""
 
     def __init__(self, trend: BenchmarkTrend, scale: Scale) -> None:
         self._trend, self._scale = trend, scale
@@ -222,7 +222,7 @@ def _written(sizes: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
 
 
 RANGES = (60, 200, 1_000)
-"""Newest runs that can be looked at."""
+"""Choices for the number of newest runs."""
 RANGE = 200
 PAGE_SIZE = 50
 _SHORT = 8

@@ -49,7 +49,7 @@ from orchestrator.store.results import TestLine, TestsAsked
 from orchestrator.store.sql import ListPage
 
 _METRICS = 100
-"""Rows on the page; its other formats have all of them."""
+"""Maximum metrics on the page; its other formats have all metrics."""
 _NOTICES = 20
 _CHECKS = (
     Column("check", "Check"),
@@ -128,7 +128,7 @@ def _metric(metric: MetricFact, *, has_trend: bool) -> Row:
 
 
 def _artifact_name(run_id: str, cell: str, one: ArtifactRecord) -> Text:
-    """Return the link to an artifact; of a pruned one, its name with the day."""
+    """Return the link to an artifact; a pruned one has its name and the day of pruning."""
     if one.pruned_at is not None:
         return Text(f"{one.name} (pruned on {one.pruned_at:%Y-%m-%d})", is_code=True)
     return Text(one.name, urls.artifact_url(run_id, cell, one.name), is_code=True)
@@ -300,7 +300,7 @@ def _row(run: Run, cell: Cell, line: TestLine) -> Row:
 
 
 def _word(line: TestLine, cell: Cell) -> str:
-    """Return an outcome's label; while the cell runs, a missing test is awaited."""
+    """Return an outcome's label; a test without a result is awaited while the cell runs."""
     is_awaited = line.outcome is TestOutcome.MISSING and cell.state is not CellState.DONE
     return "queued" if is_awaited else line.outcome.word
 
@@ -313,7 +313,7 @@ def _earlier(line: TestLine) -> str:
 
 _EVENTS = "cell evidence run end"
 _LONGEST_TEXT = 200_000
-"""Characters of a traceback; the JUnit export has all of them."""
+"""Maximum characters of a traceback; the JUnit export has the whole text."""
 _ORDER = (
     *(TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN),
     *(TestOutcome.PASSED, TestOutcome.SKIPPED, TestOutcome.XFAILED, TestOutcome.XPASSED),

@@ -1,4 +1,4 @@
-"""Two runs, or two platforms, beside each other."""
+"""The page that compares two runs or two platforms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.units import utc
 
 CHOICES = 40
-"""Runs that the pickers offer."""
+"""Maximum number of runs in a selection list."""
 TEMPLATE = "compare.html.j2"
 
 router = APIRouter()
@@ -59,7 +59,7 @@ def show_comparison(
     what: str = "",
     skip: int = 0,
 ) -> Response:
-    """Show the changes between two runs; without two, the runs to choose from."""
+    """Show the changes between two runs; without two runs, show the runs to choose from."""
     if what and what not in (*Difference, PERFORMANCE):
         valid = ", ".join((*Difference, PERFORMANCE))
         raise PageMissingError(f"unknown filter {what!r}: use one of {valid}")
@@ -83,7 +83,7 @@ class ComparedRuns:
 
     @property
     def swapped(self) -> str:
-        """The other way round."""
+        """URL of the comparison with both runs exchanged."""
         sides = {"a": self.after, "b": self.before}
         named = {name: run.id if run else "" for name, run in sides.items()}
         return self.asked.here(**named, cell_a=self.cell_b, cell_b=self.cell_a, what="", skip="")
@@ -114,7 +114,7 @@ class ComparedRuns:
 
 
 def run_words(run: Run) -> str:
-    """``aurora 2.6.0rc1 · nightly · failed · 2026-11-20 02:00 UTC``."""
+    """Return a run's subject, matrix, outcome and time as one line."""
     told = (
         f"{run.subject_name} {run.subject_version}".strip(),
         run.matrix_name,
@@ -210,7 +210,7 @@ def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunComparison:
 def _facing(
     chosen: ComparedRuns, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
 ) -> tuple[CellPair, ...]:
-    """Return pairs of cells: all matching ones, or the two that are named."""
+    """Return the pairs of cells to compare: all that match, or the two cells of the URL."""
     if not chosen.cell_a and not chosen.cell_b:
         return pair_cells(chosen.asked.context.stores, old, new)
     one, other = chosen.cell_a or chosen.cell_b, chosen.cell_b or chosen.cell_a

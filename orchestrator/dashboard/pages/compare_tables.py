@@ -40,27 +40,28 @@ class RunComparison:
     after: Run
     product: str
     other_product: str
-    """Id of the older run, if it is another one."""
+    """Product of the older run if it differs from the newer run's; else empty."""
     subject_difference: str
     """How the subjects' wheels differ although their versions do not."""
     facing: Sequence[CellPair]
     pairs: Sequence[Pair]
-    """Number of tests with another outcome."""
+    """Ids of the cells that are compared with each other."""
     counts: Sequence[DifferenceCount]
+    """Number of tests by pair and kind of difference."""
     first: Sequence[ChangedTest]
-    """Number of differing tests by pair and kind, the worst kind first."""
+    """The first tests of each pair and kind, the worst kind first."""
     traits: Sequence[EnvironmentProperty]
     silent: Sequence[tuple[str, str]]
     """Cells with a side that did not report its environment: (name, sides)."""
     deltas: Sequence[Delta]
     other_stack: frozenset[str]
-    """Cells whose sides had another stack."""
+    """Names of cells whose stack differs between the two sides."""
     names: tuple[Sequence[str], Sequence[str]]
-    """Of the cells of both runs."""
+    """Names of the cells of the older run and of the newer run."""
 
     @property
     def title(self) -> str:
-        """``aurora 2.6.0rc1 → 2.6.0rc2``; both cells where platforms are compared."""
+        """Title such as ``Compare aurora 2.6.0rc1 → 2.6.0rc2``, with the chosen cells, if any."""
         if len(self.facing) == 1 and self.facing[0].how == "chosen":
             cells = f"{self.facing[0].name}, "
         else:
@@ -85,7 +86,7 @@ class RunComparison:
         return found
 
     def lacking(self, pair: int) -> str:
-        """``A``, ``B``, or ``A and B``, where these have no tests at all."""
+        """Return the sides of a pair without any test: ``A``, ``B``, ``A and B``, or empty."""
         found = self.of_pair(pair)
         if not found:
             return "A and B"
@@ -126,18 +127,18 @@ _CALLED = {"runtime": "runtime (CUDA, HIP, XLA)", "os": "operating system"}
 
 @dataclass(frozen=True, slots=True)
 class PlaceNotes:
-    """The places in sentences."""
+    """The differences of the environments as sentences."""
 
     differing: Sequence[str]
     """The parts of the stack that differ."""
     equal: str
     unknown: str
     packages: str
-    """How many of them differ."""
+    """How many packages differ, as a sentence."""
     silent: Sequence[str]
-    """Platforms without recorded facts on a side."""
+    """Platforms with a side that has no recorded facts."""
     is_known: bool
-    """Whether both sides have recorded facts of any place."""
+    """Whether any platform has recorded facts on both sides."""
 
 
 def place_notes(contrast: RunComparison) -> PlaceNotes:
@@ -155,7 +156,7 @@ def place_notes(contrast: RunComparison) -> PlaceNotes:
 
 
 def _packages(traits: Sequence[EnvironmentProperty]) -> str:
-    """``3 packages differ, 1 package on one side only``."""
+    """Return a text such as ``3 packages differ, 1 package on one side only``."""
     differing = {one.what for one in traits if one.is_package and one.differs}
     half = {one.what for one in traits if one.is_package and _is_half(one)} - differing
     told = [f"{plural(len(differing), 'package')} differ{'s' * (len(differing) == 1)}"]
@@ -176,7 +177,7 @@ def _stack(traits: Iterable[EnvironmentProperty]) -> Iterable[EnvironmentPropert
 def _listed(
     traits: Sequence[EnvironmentProperty], is_wanted: Callable[[EnvironmentProperty], bool]
 ) -> str:
-    """``torch 2.13, python 3.12.3 and 24 packages``: the facts that are equal wherever recorded."""
+    """Return the wanted facts as a list such as ``torch 2.13, python 3.12.3 and 24 packages``."""
     other = {one.what for one in traits if not is_wanted(one)}
     values: dict[str, set[str]] = {}
     for one in traits:
@@ -228,7 +229,7 @@ def _shown(request: PageRequest, contrast: RunComparison) -> Sequence[Environmen
 
 
 def _is_half(trait: EnvironmentProperty) -> bool:
-    """Whether a fact is known of one side only, which may hide a difference."""
+    """Return whether a fact is known of one side only, which may hide a difference."""
     return bool(trait.before) != bool(trait.after)
 
 
@@ -267,7 +268,7 @@ def _platforms(trait: EnvironmentProperty, many: int) -> Text:
 
 
 EACH = 10
-"""Tests of one kind that are shown at first."""
+"""Number of tests of one kind that are shown at first."""
 PAGE_SIZE = 100
 _LONGEST_MESSAGE = 240
 _LOUD = frozenset({Difference.NEW_FAILURE, Difference.MISSING})
@@ -275,7 +276,7 @@ _ALWAYS = frozenset(
     {Difference.NEW_FAILURE, Difference.STILL_FAILING, Difference.MISSING, Difference.FIXED}
 )
 _USUAL = "tests"
-"""Reasons why cells fail, which are no difference."""
+"""The usual reason of a failed cell, which is not shown."""
 TITLES = {
     Difference.NEW_FAILURE: "New failures",
     Difference.STILL_FAILING: "Still failing",
@@ -470,7 +471,7 @@ def _section(
 
 
 def _test_row(one: ChangedTest, names: Mapping[int, str], product: str) -> tuple[TableCell, ...]:
-    """Test, platform, before, after, message."""
+    """Return the row of a test: name, platform, outcome before and after, message."""
     was = f"was {one.was}" if one.was else ""
     return (
         name_cell(KnownTest(one.test, product, one.job, one.nodeid), was),
@@ -499,14 +500,14 @@ _BENCHMARK_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """The benchmarks of two runs."""
+    """The compared benchmarks of two runs."""
 
     many: int
-    """That both sides have measured."""
+    """Number of benchmarks that both sides have measured."""
     counts: Counter[str]
-    """By verdict."""
+    """Number of benchmarks by verdict."""
     marked: bool
-    """Some of the shown were measured with another stack."""
+    """Whether the sides of any shown benchmark were measured with different stacks."""
     table: Table
 
 

@@ -261,7 +261,7 @@ _DAYS = 30
 _MOST_DAYS = 1100
 _PRESETS = (7, 30, 90, 365)
 _SHOWN_DAYS = 92
-"""More days are drawn as weeks."""
+"""Maximum number of days that are drawn as days; more are drawn as weeks."""
 _WEEK = 7
 
 router = APIRouter()
@@ -269,19 +269,19 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """Some days, both ends counted, in UTC."""
+    """A range of UTC days that includes its first and its last day."""
 
     first: date
     last: date
 
     @property
     def since(self) -> datetime:
-        """The beginning of the first."""
+        """The beginning of the first day."""
         return datetime.combine(self.first, time(), UTC)
 
     @property
     def until(self) -> datetime:
-        """The end of the last."""
+        """The end of the last day."""
         return datetime.combine(self.last, time(), UTC) + timedelta(days=1)
 
     @property
@@ -331,7 +331,7 @@ def show_costs(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure that is read first."""
+    """A figure at the top of the page."""
 
     title: str
     value: str
@@ -341,7 +341,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Money by day or by week."""
+    """A chart of the costs by day or by week."""
 
     picture: Picture
     title: str
@@ -410,7 +410,7 @@ def _tiles(spending: CostSummary) -> Sequence[Tile]:
 
 
 def _spent(total: Sum) -> tuple[str, str]:
-    """Return the amount with its machines; without a cost a dash, and why."""
+    """Return the amount, or a dash, and a note with machines, hours and why there is no cost."""
     told = f"{plural(total.machines, 'machine')}, {total.seconds / 3600:,.1f} h"
     why = total.cost.no_cost
     return ("–", f"{told}; {why}") if why else (usd(total.usd), told)

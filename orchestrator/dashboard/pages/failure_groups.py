@@ -74,7 +74,7 @@ _DATA = (
     Column("class", "Class"),
     Column("test", "Test with most failures"),
 )
-"""Columns of the data formats for values that a page writes beside the failure."""
+"""Columns of the data formats for values that the page shows in the failure's cell."""
 _HINTED = (FailureClass.INFRA, FailureClass.ENVIRONMENT, FailureClass.TEST)
 _LOUD = {TriageStatus.NEW: "bad", TriageStatus.LAPSED: "warn"}
 
@@ -198,7 +198,7 @@ def _row(request: PageRequest, kind: ListedFailureGroup, names: Mapping[int, Kno
 
 
 def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
-    """Return the location, the probable cause, and one test of a failure group."""
+    """Return the location, the probable cause and one test of a failure group as one line."""
     signature = kind.signature
     name = test.nodeid.rpartition("::")[2] if test else ""
     more = f" and {len(kind.tests) - 1} more" if len(kind.tests) > 1 else ""
@@ -238,7 +238,7 @@ def _alike(request: PageRequest, kind: ListedFailureGroup) -> TableCell:
 RESULTS_PER_PAGE = 100
 VARIANTS_SHOWN = 20
 TRACE_SHOWN = 20_000
-"""Characters at the end of a traceback that the page shows; the exception is at the end."""
+"""Maximum characters of a traceback on the page; its end is kept, where the exception is."""
 ISSUE_DAYS = 30
 """Default days until a known issue expires."""
 _VARIANTS = (

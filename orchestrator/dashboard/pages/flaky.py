@@ -1,4 +1,4 @@
-"""Tests that are unsteady, with the two results that prove it; and those in quarantine."""
+"""The page of flaky tests with their evidence, and of quarantined tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WINDOWS = (10, 20, 50)
 _RUNS = 50
 QUARANTINES_SHOWN = 100
 _MOST_DAYS = 36_500
-"""Maximum length of a text of the form; the operation checks the real limits."""
+"""Maximum days that the form accepts; the operation checks the real limit."""
 SOON = timedelta(days=3)
 _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns_after")
 _TESTS = (
@@ -78,7 +78,7 @@ _DATA = (
     Column("flips", "Flips", is_number=True),
     Column("test_id", "Number", is_number=True),
 )
-"""Columns of the data formats for values that a page writes as text."""
+"""Columns of the data formats for values that the page shows as text."""
 _QUARANTINES = (
     Column("test", "Test"),
     Column("state", "State"),

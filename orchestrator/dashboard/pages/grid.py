@@ -60,11 +60,11 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The selection that a grid shows."""
+    """The product, platform or run that a grid shows, with its results."""
 
     product: str
     cell: str
-    """Its columns are runs of this one; empty if they are the cells of `run`."""
+    """Name of the cell whose runs are the columns; empty if the cells of `run` are."""
     run: Run | None
     grid: Grid
     named: Mapping[str, Signature]
@@ -150,7 +150,7 @@ def _width(request: PageRequest) -> int:
 
 
 def _tabs(request: PageRequest, grid: Grid) -> list[dict[str, object]]:
-    """Return a tab for each group: (title, count, URL, whether it is selected)."""
+    """Return a tab for each group, with title, count, URL and whether it is selected."""
     now = _group(request)
     return [
         {
@@ -213,7 +213,7 @@ def _name(row: GridRow) -> Text:
 
 
 class _Marks:
-    """Turns results into marks."""
+    """Creates the marks of results."""
 
     def __init__(self, shown: _Shown) -> None:
         self._shown = shown
@@ -221,7 +221,7 @@ class _Marks:
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}
 
     def linked(self) -> frozenset[tuple[int, int]]:
-        """Return (cell, test) of the marks with links, column by column, up to the limit."""
+        """Return the (cell, test) pairs whose marks are links, up to `LINKED_MARKS`."""
         return frozenset(list(self._loud())[:LINKED_MARKS])
 
     def _loud(self) -> Iterator[tuple[int, int]]:
@@ -261,7 +261,7 @@ class _Marks:
 
 
 def _lacking(cell: GridCell) -> OutcomeMark:
-    """Return the mark of a test without a result; highlighted if the cell has no result."""
+    """Return the mark of a test without a result; it differs if the whole cell has no result."""
     if cell.outcome is Outcome.NOT_AVAILABLE:
         return _NOT_AVAILABLE
     has_none = cell.is_done and not cell.counts.collected

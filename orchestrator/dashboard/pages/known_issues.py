@@ -47,10 +47,10 @@ from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.units import plural
 
 RUNS = 20
-"""The newest runs that issues are held against."""
+"""Number of newest runs in which failures are matched with issues."""
 SHOWN = 200
 LINKED = 3
-"""Signatures of an issue that are linked."""
+"""Maximum linked signatures of an issue."""
 _FIELDS = (
     *("product", "title", "owner", "url", "expires", "max_failures"),
     *("signature", "exception", "frame", "contains"),
@@ -109,7 +109,7 @@ def add_issue(
 def end_issue(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], issue: str
 ) -> Response:
-    """End a quarantine now; idempotent."""
+    """End a known issue now; idempotent."""
     ended = end_known_issue(request.context, issue, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no known issue {issue!r}; /known-issues lists them")

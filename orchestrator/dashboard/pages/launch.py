@@ -97,9 +97,9 @@ class LaunchForm:
     url: str = ""
     rev: str = ""
     platforms: Sequence[str] = ()
-    """Those that are chosen."""
+    """Ids of the selected platforms."""
     known: Sequence[str] = ()
-    """Those that could be chosen when the form was made."""
+    """Ids of the platforms that the form offered."""
     payload: str = ""
     baseline: str = ""
     hold_minutes: str = ""
@@ -120,7 +120,7 @@ class LaunchForm:
         return replace(self, platforms=chosen, known=names)
 
     def is_chosen(self, platform: str) -> bool:
-        """Whether a platform is selected; one that the form does not know is."""
+        """Return whether a platform is selected; True for one that the form did not offer."""
         return platform in self.platforms or platform not in self.known
 
 
@@ -168,7 +168,7 @@ def _faults(form: LaunchForm, matrix: Matrix) -> list[Problem]:
 
 
 def _source(context: Context, form: LaunchForm, matrix: Matrix) -> Source:
-    """Return the matrix's text, or the changed matrix where the form changes it."""
+    """Return the matrix's text, or the changed document if the form changes the matrix."""
     subject = _subject(form)
     if not subject and not form.source:
         return form.text
@@ -309,7 +309,7 @@ def _headroom(headroom: Headroom) -> Row:
 
 
 def total(plan: Plan) -> str:
-    """``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
+    """Return a plan's sums: ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``."""
     jobs = sum(len(cell.cell.jobs) for cell in plan.cells)
     return totals(len(plan.cells), jobs, plan.worst_usd, plan.max_usd)
 
@@ -356,12 +356,12 @@ class FormPlan:
     mistakes: Sequence[FieldError] = ()
     refused: str = ""
     changed: bool = False
-    """The values differ from the planned ones."""
+    """Whether the values differ from the planned ones."""
 
 
 @router.get(urls.LAUNCH)
 def show_launch(request: PageRequestDep, matrix: str = "", run: str = "") -> Response:
-    """The form, with the text of a ready matrix, or with all that a run was launched with."""
+    """Show the form with the text of a built-in matrix, or with the parameters of a run."""
     if not request.viewer.may(Scope.RUN):
         viewer = request.viewer
         raise NotAllowedError(missing_scope(viewer.caller, Scope.RUN))
@@ -431,9 +431,10 @@ async def launch(
 
 
 async def _started(request: PageRequest, form: LaunchForm, key: str) -> Run | FormPlan:
-    """The run, or what is wrong.
+    """Start the launch; return the run, or the problems of the form.
 
-    Of two clicks, a browser shows the answer to the second one: it waits for the first.
+    After a double click the browser shows the answer to the second request, so the second request
+    waits for the first one and returns its run.
     """
     for _ in range(_TRIES):
         try:
@@ -469,7 +470,7 @@ def _planned(request: PageRequest, form: LaunchForm, *, changed: bool = False) -
 
 
 def _read(request: PageRequest, form: LaunchForm) -> FormPlan:
-    """Return the platforms of a ready matrix; no provider is asked for prices."""
+    """Return the form's matrix without a plan, so that no provider is asked for prices."""
     try:
         return FormPlan(matrix=request.context.documents.read_matrix(form.text, form.name))
     except InvalidDocumentError:

@@ -1,4 +1,4 @@
-"""The log of a cell: a window of lines, search, and what goes on."""
+"""The log of a cell: a window of lines, the search, and new lines while the cell runs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from orchestrator.domain.units import plural, size
 from orchestrator.store.attempt_evidence import AttemptLog
 
 LONGEST = 2_000
-"""Characters of a line."""
+"""Maximum characters of a shown line."""
 MOST_PARTS = 24
-"""Characters of a line that are styled; the rest is plain."""
+"""Maximum styled parts of a line; the rest of the line is one plain part."""
 _PAGE_PARTS = 2_000
-"""Characters of all lines of a page without JavaScript."""
+"""Maximum styled parts of all lines on a page without JavaScript."""
 Part = tuple[str, str]
-"""Text, and the classes that it has."""
+"""A text with its CSS classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ShownLine:
     parts: Sequence[Part]
     size_bytes: int
     is_cut: bool
-    """More of it is there than is shown."""
+    """Whether the line is longer than the shown text."""
 
     @property
     def whole(self) -> str:
@@ -83,7 +83,7 @@ def shown_line(line: LogLine) -> ShownLine:
 
 
 def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
-    """Return the lines; styles are dropped from the line on where the page would be too large."""
+    """Return the lines; those beyond `_PAGE_PARTS` styled parts are plain text."""
     room, shown = _PAGE_PARTS, []
     for line in lines:
         room -= len(line.parts)
@@ -95,7 +95,7 @@ def for_page(lines: Iterable[ShownLine]) -> list[ShownLine]:
 
 
 def part_of_line(data: bytes, limit: int, *, is_first: bool) -> str:
-    """Return some bytes of a line as text, cut between characters."""
+    """Return the text of some bytes of a line, cut between characters."""
     begin = 0
     while not is_first and begin < len(data) and _goes_on(data[begin]):
         begin += 1
@@ -137,12 +137,12 @@ class OpenedLog:
     run: Run
     cell: Cell
     logs: Sequence[AttemptLog]
-    """Of every attempt."""
+    """Logs of all attempts."""
     log: AttemptLog | None
-    """The one that is looked at; None if the cell has no attempt yet."""
+    """The shown log; None if the cell has no attempt yet."""
     reader: LogReader | None
     events: int
-    """The number of the run's newest event when the log was read, or of one shortly before."""
+    """Number of the run's newest event, read just before the log."""
 
     @property
     def is_over(self) -> bool:
@@ -160,19 +160,19 @@ class LogWindow:
     """The range of a log's lines that the page shows."""
 
     first: int
-    """0 if not given."""
+    """Number of the first line; 0 if the URL does not give it."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobLink:
-    """Where a job begins in the log."""
+    """A link to the line where a job begins in the log."""
 
     job: str
     href: str
     line: int
     word: str
-    """Its outcome."""
+    """Outcome of the job, or ``running``."""
 
 
 _FAILED = frozenset(Outcome) - {Outcome.PASSED}
@@ -183,7 +183,7 @@ class LogQuery:
     """The query of a log's URL."""
 
     line: int
-    """One to look at."""
+    """Number of the highlighted line; 0 without one."""
     window: LogWindow
     search: Search
     go: str
@@ -212,7 +212,10 @@ def opened_log(
     cell: Annotated[str, Path()],
     attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
 ) -> OpenedLog:
-    """Return the log in the address: of the named attempt, else of the last one."""
+    """Return the log of the attempt in the URL, else of the last attempt.
+
+    Raises PageMissingError.
+    """
     found_run = run_of(request, run)
     found_cell = cell_of(request, found_run, cell)
     stores = request.context.stores
@@ -386,7 +389,7 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
 
 
 def _jobs(request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
-    """Return where each job begins, with its outcome, and where the first failure is."""
+    """Return links to the beginning of each job, and to the first failure."""
     if opened.reader is None or not opened.reader.sections:
         return {"jobs": [], "first_failure": ""}
     stores, run = request.context.stores, opened.run

@@ -1,4 +1,4 @@
-"""Machines: those that are rented, orphans, and the latest answers of the providers."""
+"""The page of rented machines, orphans, and the latest inventory of each provider."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ def _unreal(one: Rented) -> str:
 
 
 def _deadline(one: Rented) -> datetime | None:
-    """Return when the machine's attempt must stop."""
+    """Return the time at which the machine's attempt must stop; None if unknown."""
     granted = one.lease.granted_at
     return None if granted is None else granted + timedelta(minutes=one.max_minutes)
 
 
 def _expires(one: Rented) -> datetime:
-    """Return when the machine terminates itself without a controller."""
+    """Return the time at which the machine terminates itself without a controller."""
     begin = one.lease.launched_at or one.lease.reserved_at
     return begin + timedelta(minutes=billed_minutes_of(one.max_minutes, one.hold_minutes))
 
@@ -232,7 +232,7 @@ def _counted(cloud_resources: Sequence[CloudResource]) -> str:
 
 
 def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
-    """Return the table of machines that were given back last, this computer and hosts included."""
+    """Return the table of machines that ended last, including this computer and hosts."""
     return Table(
         id="gone",
         caption="Given back last",

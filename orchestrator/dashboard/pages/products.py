@@ -1,4 +1,4 @@
-"""All products: what their gates say, and each platform's newest outcome of each day."""
+"""The page of all products: decisions of their gates, and outcomes by platform and day."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ router = APIRouter()
 
 @router.get(urls.PRODUCTS)
 def show_products(request: PageRequestDep) -> Response:
-    """Every product with its gates, then products and platforms by days."""
+    """Show every product with its gates, and the outcomes by platform and day."""
     named = request.query.get("days", "")
     many = int(named) if named in map(str, RANGES) else RANGES[0]
     days = [request.now.date() - timedelta(days=back) for back in range(many)]
@@ -150,7 +150,7 @@ def _days(
 
 
 def _lacking(outcomes: Sequence[DayOutcome]) -> Mapping[DayOutcome, frozenset[str]]:
-    """Return the jobs that a day's run lacks, and that its matrix had on the day before it."""
+    """Return for each outcome the jobs that are missing compared with the matrix's day before."""
     before: dict[tuple[str, str, str], frozenset[str]] = {}
     lacking = {}
     for one in sorted(outcomes, key=lambda one: one.day):

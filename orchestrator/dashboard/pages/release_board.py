@@ -38,7 +38,7 @@ from orchestrator.domain.vocabulary import Term, term
 
 _LONGEST = 32
 _LETTER = 6.6
-"""Units of a letter; the text is set to be so long, whatever the font."""
+"""Width of a letter in SVG units; the text is stretched to its length in any font."""
 _PADDING = 7.0
 _COLOURS = {
     "good": ("#1a6b3a", "#ffffff"),
@@ -79,7 +79,7 @@ def _short(text: str) -> str:
 PAGE_SIZE = 15
 RANGES = (14, 30, 90)
 Trends = Mapping[tuple[str, str], RateTrend]
-"""By platform and suite."""
+"""Pass rates over time, by platform and suite."""
 _AHEAD = timedelta(days=366)
 _UPCOMING = 3
 
@@ -88,7 +88,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """A schedule, and when it fires next."""
+    """A schedule with the time of its next firing."""
 
     name: str
     at: Moment
@@ -190,7 +190,7 @@ def _upcoming(request: PageRequest, product: str) -> list[Upcoming]:
 
 
 def _old(request: PageRequest, board: Board, wanted: BoardFilter) -> str:
-    """Return a warning where the newest evidence is older than the gates accept."""
+    """Return a warning if the newest evidence is older than the gates accept; else empty."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.max_age is None or wanted.before:
         return ""

@@ -54,7 +54,7 @@ class VersionEvidence:
 
     @property
     def figures(self) -> Sequence[Figure]:
-        """The counts that are not zero, each with its sign; passed always."""
+        """The number of passed tests, and the other counts that are not zero."""
         if not self.counts.collected:
             return ()
         return [(term("passed"), self.counts.passed), *beside(self.counts)]
@@ -71,7 +71,7 @@ class VersionEvidence:
 
     @property
     def why_stale(self) -> str:
-        """The reason why it is stale; empty if it is not."""
+        """The reason why the evidence is stale; empty if it is not."""
         return "older than the gates believe" if self.is_stale else ""
 
     def plain(self) -> Plain:
@@ -101,9 +101,9 @@ class PassRate:
     kind: ClassVar[str] = "rate"
     trend: RateTrend
     low: float
-    """The value at the lower edge of the picture."""
+    """Pass rate in percent at the lower edge of the picture."""
     late: str
-    """Age of its newest day, if other platforms have newer ones."""
+    """Age of the platform's newest day; empty if no other platform has a newer one."""
 
     @property
     def tally(self) -> TestCounts:
@@ -112,7 +112,7 @@ class PassRate:
 
     @property
     def picture(self) -> Picture | None:
-        """The pass rate in percent, one point for each day; None of a single day."""
+        """The pass rate in percent with a point for each day; None for a single day."""
         if len(self.trend.days) < 2:
             return None
         rates = [_percentage(day.counts.pass_rate) for day in self.trend.days]
@@ -144,7 +144,7 @@ class PassRate:
 
     @property
     def reader_text(self) -> str:
-        """The same in words."""
+        """The figures in words."""
         return in_words(self.figures)
 
     @property
@@ -187,7 +187,7 @@ def beside(counts: Counts) -> list[Figure]:
 
 
 def in_words(figures: Iterable[Figure]) -> str:
-    """``4 failed, 15 skipped``."""
+    """Return the figures as words, such as ``4 failed, 15 skipped``."""
     return ", ".join(what.counted(many) for what, many in figures)
 
 
@@ -217,7 +217,7 @@ _ALL = "all suites"
 _NOTHING = Text("–")
 _STEP = 5.0
 _TESTS = "tests"
-"""The reason of most failures, which is not shown: the counts show it."""
+"""The reason of most failures; it is not shown, because the counts show it."""
 
 
 def board_table(request: PageRequest, board: Board) -> Table:
@@ -295,12 +295,12 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
 
 
 def some_jobs(jobs: Collection[object], others: Collection[object]) -> str:
-    """Return ``2 of 5 jobs`` of what lacks jobs that others had; empty if it lacks none."""
+    """Return ``2 of 5 jobs`` for evidence that lacks `others`; empty if it lacks none."""
     return f"{len(jobs)} of {plural(len(jobs) + len(others), 'job')}" if others else ""
 
 
 def _main_matrix(row: BoardRow) -> str:
-    """Return the matrix that most of a version's evidence comes from."""
+    """Return the matrix of most cells of a version."""
     counted = Counter(one.cell.matrix for one in row.squares if one.cell is not None)
     return counted.most_common(1)[0][0]
 
@@ -387,7 +387,7 @@ _SERIOUS = frozenset(
         WaitReason.POLICY,
     }
 )
-"""Reasons to wait that no other text shows."""
+"""Reasons to wait that only the gate's sentence shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,11 +400,11 @@ class GateSentence:
     verdict: str
     href: str
     about: str
-    """``for 0.4.40, 2 h ago``."""
+    """Version and age of the verdict: ``for 0.4.40, 2 h ago``."""
     reason: str
-    """Of the blocking rules that decided it, the first one's sentence."""
+    """Sentence of the first blocking rule that decided the verdict."""
     more: int
-    """Rules beside it."""
+    """Number of the other rules that decided the verdict."""
     waits: Sequence[Text]
 
     @property

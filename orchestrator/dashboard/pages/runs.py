@@ -31,7 +31,7 @@ from orchestrator.store.runs import RunsAsked
 PAGE_SIZE = 50
 _MOST_CELLS = 2
 _SHORT = 13
-"""Characters of an id that two runs of a night do not share."""
+"""Shown characters of a run's id: enough to distinguish the runs of a night."""
 _SHORT_COMMIT = 7
 _CURSOR = re.compile(r"[!-~]{1,200}")
 _COLUMNS = (
@@ -132,14 +132,14 @@ def _row(request: PageRequest, listed: ListedRun) -> Row:
 
 
 def _commit(run: Run) -> str:
-    """``b981933 topic``; the page of the run has all of it."""
+    """Return the short commit and the branch: ``b981933 topic``."""
     commit = run.commit
     short = commit.sha[:_SHORT_COMMIT] + ("+" if commit.sha and commit.is_dirty else "")
     return " ".join(word for word in (short, commit.branch) if word)
 
 
 def so_far(counts: Counts, run: Run) -> Counts:
-    """Return the counts; while the run is unfinished, missing tests are awaited."""
+    """Return the counts; in an unfinished run, missing tests are not counted as missing."""
     return counts if run.state is RunState.FINISHED else replace(counts, missing=0)
 
 

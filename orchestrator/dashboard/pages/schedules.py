@@ -177,7 +177,7 @@ def result_url(firing: Firing) -> str:
 
 
 def deadline_badge(firing: Firing | None, now: datetime) -> Badge:
-    """Whether the deadline was kept, and when it was."""
+    """Return a badge that shows whether the deadline was met, with its time; empty without one."""
     if firing is None or firing.deadline_at is None:
         return Badge("")
     kept = deadline_of(firing, now)
@@ -235,7 +235,7 @@ def show_one(request: PageRequestDep, name: str) -> Response:
 def pause(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
-    """Let it fire no more."""
+    """Pause the schedule."""
     return _done(request, name, lambda: pause_schedule(request.context, name))
 
 
@@ -243,7 +243,7 @@ def pause(
 def resume(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
-    """Let it fire again."""
+    """Resume the schedule."""
     return _done(request, name, lambda: resume_schedule(request.context, name))
 
 
@@ -251,7 +251,7 @@ def resume(
 def trigger(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.RUN)], name: str
 ) -> Response:
-    """Let it fire now; within one second it is one firing."""
+    """Trigger the schedule now; calls within one second are one firing."""
     return _done(request, name, lambda: trigger_schedule(request.context, name, by=viewer.name))
 
 
@@ -259,7 +259,7 @@ def trigger(
 def remove(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
-    """Forget it and its firings."""
+    """Delete the schedule and its firings."""
     with suppress(ScheduleMissingError):  # it was removed before: what was asked for is so
         remove_schedule(request.context, name)
     return request.go(urls.SCHEDULES)
@@ -307,7 +307,7 @@ def _page(request: PageRequest, shown: ScheduleResponse) -> Page:
 
 
 def _kept(request: PageRequest, shown: ScheduleResponse) -> Mapping[str, object]:
-    """Return how many deadlines were met, are still to come and were missed."""
+    """Return the numbers of deadlines that were met, that are pending and that were missed."""
     kept = [deadline_of(one, request.now) for one in shown.firings]
     told = [f"{kept.count(word)} {words}" for word, words in _DEADLINES.items() if word in kept]
     return {

@@ -60,9 +60,9 @@ async def show_sign_in(
     next: str = urls.BOARD,  # noqa: A002
     project: str = "",
 ) -> Response:
-    """Ask for a token; the secret of the link that `serve` prints is filled in.
+    """Show the sign-in form, filled in with the token of the link that `serve` prints.
 
-    To read this address signs nobody in: any site can make a browser do so.
+    A GET request signs nobody in, because any site can make a browser send one.
     """
     return _form(request, next, "", token=token, project=project)
 
@@ -84,7 +84,7 @@ async def sign_in_at_issuer(
     next: str = urls.BOARD,  # noqa: A002
     project: str = "",
 ) -> Response:
-    """Send the browser to the issuer, with a request of its own."""
+    """Redirect the browser to the issuer with a new authorization request."""
     context: Context = request.app.state.context
     issuer = _issuer(context)
     if project not in ("", context.sign_in.project):
@@ -104,7 +104,7 @@ async def sign_in_at_issuer(
 
 @router.get(urls.SIGNED_IN_AT_ISSUER)
 async def signed_in_at_issuer(request: Request) -> Response:
-    """Check the issuer's response to this browser's request, and start a session."""
+    """Verify the issuer's response to this browser's request, and start a session."""
     context: Context = request.app.state.context
     issuer = _issuer(context)
     made = _kept_request(request)
@@ -140,7 +140,7 @@ async def sign_out(
     request: Request,
     viewer: Annotated[Viewer, needs(Scope.READ)],
 ) -> Response:
-    """End the browser's session, let it forget it, and lead to the issuer's logout."""
+    """End the session, delete its cookie, and redirect to the issuer's logout if there is one."""
     context: Context = request.app.state.context
 
     def end() -> str | None:
@@ -167,7 +167,7 @@ async def _signed_in(request: Request, token: str, after: str) -> Response:
 
 
 async def _began(request: Request, session: NewSession, after: str) -> Response:
-    """Lead on with the new session; the one that the browser had until now ends."""
+    """Redirect with the new session's cookie, and end the browser's earlier session."""
     earlier = request.cookies.get(cookie_of(request.headers.get("host", "")))
     if earlier:
         await run_in_threadpool(end_session, request.app.state.context, earlier)
@@ -177,7 +177,7 @@ async def _began(request: Request, session: NewSession, after: str) -> Response:
 
 
 async def _at_issuer(request: Request, call: Callable[[], T]) -> T:
-    """Ask the issuer in one of a few threads: the others stay free for pages and REST."""
+    """Call the issuer in one of `THREADS` threads, so that others stay free for pages and REST."""
     limiter: CapacityLimiter = request.app.state.issuer_threads
     return await to_thread.run_sync(call, limiter=limiter)
 
@@ -233,7 +233,7 @@ def _request_cookie(request: Request) -> str:
 def _keep_request(
     request: Request, response: Response, made: AuthorizationRequest, after: str
 ) -> None:
-    """Let the browser remember its request: the response must come from the same one."""
+    """Store the authorization request in a cookie: the same browser must bring the response."""
     kept = {
         "state": made.state,
         "nonce": made.nonce,
@@ -253,7 +253,7 @@ def _keep_request(
 
 
 def project_of_request(request: Request) -> str:
-    """Return the further project that the browser began to sign in to; empty for the first."""
+    """Return the project of the browser's pending sign-in; empty for the first project."""
     return request.cookies.get(_request_cookie(request), "").rpartition(".")[0]
 
 

@@ -59,7 +59,7 @@ def short_name(nodeid: str) -> str:
 
 _WIDTH = 120
 _RUN_SHOWN = 10
-"""Letters of a run's id; all of it is in the title."""
+"""Characters of a run's id in the table; the title has the whole id."""
 _NOTHING = Text("–")
 
 
@@ -111,7 +111,7 @@ def _flaky(story: TestDetail) -> str:
 
 
 def platforms_table(request: PageRequest, story: TestDetail) -> Table:
-    """Return the newest result of each platform with the results before it."""
+    """Return the table of platforms with the newest result and the results before it."""
     return Table(
         id="platforms",
         caption="On each platform",
@@ -168,7 +168,7 @@ def _gone_badge(cell: GridCell) -> Badge:
 
 
 _TIMED = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED, TestOutcome.XFAILED})
-"""Durations of failed tests are not comparable with those of passed ones."""
+"""Outcomes whose durations are compared; a failed test may end early."""
 
 
 def _query(**asked: str) -> str:
@@ -198,7 +198,7 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ta
 
 
 def _turn(one: CellTestHistory) -> TableCell:
-    """Return the newest pair of versions between which the test broke."""
+    """Return the last good and the first bad version of a failing test, as a link."""
     if one.broken is None:
         return _NOTHING
     good, bad = one.broken.last_good, one.broken.first_bad
@@ -309,7 +309,7 @@ def names_table(story: TestDetail) -> Table:
 
 PAGE_SIZE = 50
 EACH = 60
-"""Results of a test that are looked at for each platform."""
+"""Number of newest results that are read for each platform."""
 HISTORY = 60
 _FOUND = (
     Column("test", "Test"),
@@ -397,7 +397,7 @@ def show_test(request: PageRequestDep, test_id: int, cell: str = "", before: str
 def _newest_files(
     request: PageRequest, story: TestDetail
 ) -> Sequence[tuple[CellResult, tuple[str, ...]]]:
-    """Return the results of the newest run whose test left files, with their names."""
+    """Return the results of the test's newest run that have artifacts, with their names."""
     goes = [go for one in story.cells for go in one.goes]
     newest = max((go.run for go in goes), default="")
     goes = [go for go in goes if go.run == newest]
@@ -413,7 +413,7 @@ def _newest_files(
 def _history(
     request: PageRequest, story: TestDetail, cell: str, before: str
 ) -> Sequence[CellResult]:
-    """Return results, newest first; one more than a page shows if there are more."""
+    """Return results, newest first, and one more than a page shows if there are older ones."""
     if not before and not cell:
         goes = (go for one in story.cells for go in one.goes)
         return sorted(goes, key=lambda go: go.run, reverse=True)
@@ -422,7 +422,10 @@ def _history(
 
 
 def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
-    """Return a page of results, which ends with the last result of a run."""
+    """Return a page of results and the run before which the next page begins, or empty.
+
+    The results of one run are not split between pages, unless they fill a whole page.
+    """
     if len(goes) <= HISTORY:
         return goes, ""
     cut_off = goes[HISTORY].run

@@ -38,7 +38,7 @@ from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, reasons_of
 LINES_SHOWN = 400
 LONGEST_LINE = 300
 LONGEST_DIFF = 2_000
-"""Lines of a text that two versions are compared up to: the search is quadratic."""
+"""Maximum lines of a text that is compared, because the search is quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,11 @@ class DryRunOutcome:
 
     verdict: Verdict
     stored: StoredVerdict | None
-    """The gate's newest verdict of the same runs; None without one."""
+    """The gate's newest verdict on the same runs; None without one."""
     runs: Sequence[str]
     tables: Sequence[Table]
     hidden: int
-    """Rules that a page has no room for."""
+    """Number of rules that the page does not show."""
 
     @property
     def document(self) -> Mapping[str, object]:
@@ -159,7 +159,7 @@ def past_table(request: PageRequest, tried: Sequence[DryRunResult]) -> Table:
 
 
 def _runs_of(verdict: Verdict) -> tuple[str, ...]:
-    """Return the runs that the evidence rule selects where the form names none."""
+    """Return the runs in the inputs of the verdict's evidence rule, sorted; empty without them."""
     found = next((one.inputs.get("runs") for one in verdict.rules if one.kind == "evidence"), None)
     return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
 
@@ -225,9 +225,9 @@ class DryRunAnswer:
     """The result of a dry run, or why there is none."""
 
     problems: Sequence[Problem] = ()
-    """Of the text."""
+    """Problems of the policy's text."""
     refused: str = ""
-    """Why it could not be tried, where that is not the text's fault."""
+    """Reason why the dry run was impossible, other than the policy's text; empty if possible."""
     outcome: DryRunOutcome | None = None
     past: Table | None = None
 
@@ -256,7 +256,7 @@ def try_text(
     runs: Annotated[str, Form()] = "",
     last: Annotated[str, Form()] = "5",
 ) -> Response:
-    """Evaluate, and keep nothing."""
+    """Evaluate the submitted policy and show the result; store nothing."""
     find_policy(request.context, gate)
     # Browsers send lines that end as mail does; a policy's lines are counted either way.
     text = policy.replace("\r\n", "\n")

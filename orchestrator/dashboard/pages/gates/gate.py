@@ -128,9 +128,9 @@ class PolicyFacts:
     listing: Listing
     versions: Table
     other: StoredPolicy | None
-    """The one that it is compared with."""
+    """The version that the shown one is compared with; None if there is none."""
     diff: list[DiffLine] | None
-    """None if nothing is compared, or the texts are too long."""
+    """The changed lines; None if nothing is compared or the texts are too long."""
     names: Sequence[tuple[str, str]]
     """(digest, label) of each policy that can be compared."""
 
@@ -214,7 +214,7 @@ _STATES = ("unapproved", "active", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A form that was not accepted."""
+    """A refused form, with its problems."""
 
     about: str
     """``waiver``, ``waivers`` (an existing one), ``approval`` or ``verdict``."""
@@ -250,7 +250,7 @@ def waiver_table(request: PageRequest, gate: str) -> Table:
 
 
 def may_approve(request: PageRequest) -> bool:
-    """Whether an approval of the viewer can count: by scope, and by how they signed in."""
+    """Return whether an approval of the viewer can count, by scope and kind of sign-in."""
     viewer = request.viewer
     return viewer.may(Scope.GATE) and not token_fault(request.context, viewer.person)
 
@@ -410,7 +410,7 @@ def _form(
     rules: Sequence[RuleResult],
     refused: Refused | None,
 ) -> Mapping[str, object]:
-    """Return the values of the waiver form: those sent, or the rule in the address."""
+    """Return the template values of the page's forms: the submitted ones, or defaults."""
     issuer = request.context.sign_in.issuer
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
@@ -493,7 +493,7 @@ _GATE = urls.GATES + "/{gate}"
 def decide(
     request: PageRequestDep, gate: str, viewer: Decider, key: Word = "", runs: Word = ""
 ) -> Response:
-    """Decide now, sign and keep it; a form that is sent twice decides once."""
+    """Evaluate the gate now, and sign and store the verdict; idempotent by the form's key."""
     wanted = find_verdict(request.context, runs).runs if runs else ()
     once = f"page:{viewer.name}:{gate}:{key or request.context.new_id()}"
     try:
@@ -515,7 +515,7 @@ def add_waiver(
     verdict: Word = "",
     only_this: Word = "",
 ) -> Response:
-    """Ask to waive a rule; a form that is sent twice asks once."""
+    """Request a waiver of a rule; a second identical form finds the first waiver."""
     written = {"rule": rule, "reason": reason, "days": days}
     new = NewWaiver(
         gate=gate,
@@ -543,7 +543,7 @@ def add_waiver(
 def approve_one_waiver(
     request: PageRequestDep, gate: str, viewer: Decider, waiver: str
 ) -> Response:
-    """Approve another person's waiver; idempotent, and refused where somebody else approved it."""
+    """Approve another person's waiver; idempotent, but refused if somebody else approved it."""
     try:
         approve_waiver(request.context, waiver, by=viewer.person)
     except WaiverApprovedError as error:
@@ -566,7 +566,7 @@ def add_approval(
 
 
 def _status(request: PageRequest, new: NewWaiver, author: Person) -> str:
-    """Return a message where an active waiver has the same content; else empty."""
+    """Return the id of an active waiver with the same content; empty without one."""
     gates = request.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):

@@ -41,7 +41,7 @@ from orchestrator.domain.gate.verdict import PublicKey, reasons_of
 
 router = APIRouter()
 RUN_SHOWN = 12
-"""Letters of an id that a sentence has room for."""
+"""Characters of a run's id in a sentence."""
 _LONGEST = 160
 
 
@@ -78,7 +78,7 @@ def _sentence(wait: PendingItem, href: str = "") -> Text:
 GATES_SHOWN = 100
 WAITS_SHOWN = 3
 _LINE = Column("line", "Line")
-"""Whether a gate has another lineage than its own."""
+"""Column of the lineage, which is shown only if a gate has another lineage than its own."""
 _COLUMNS = (
     Column("gate", "Gate"),
     _LINE,
@@ -281,7 +281,7 @@ def last_test(request: PageRequest, channel_id: str) -> tuple[Channel, DeliveryR
 def send_test(
     request: PageRequestDep, channel: str, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
 ) -> Response:
-    """Send a test message now; one that gets through ends the disabling of a channel."""
+    """Send a test message now; if it succeeds, a disabled channel is enabled again."""
     found = find_channel(request.context, channel)
     if found is None:
         raise PageMissingError(f"there is no channel {channel!r}; it may have been removed")

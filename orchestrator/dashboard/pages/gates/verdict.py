@@ -95,7 +95,7 @@ def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:
 def _beside(
     request: PageRequest, stored: StoredVerdict, rules: Sequence[RuleResult]
 ) -> Mapping[str, object]:
-    """Return the verdicts before and after it in its lineage, and the changes since the former."""
+    """Return the neighbours of a verdict in its lineage, and the changes since the earlier one."""
     before, after = _neighbours(request, stored)
     changed = changes(before.rules, rules) if before else []
     return {

@@ -33,11 +33,11 @@ from orchestrator.domain.units import utc
 from orchestrator.domain.vocabulary import TERMS, phrase
 
 SHOWN = 50
-"""Rules of one page; `.json` has the whole verdict."""
+"""Maximum rules on a page; `.json` has the whole verdict."""
 _LISTED = 8
-"""Of a list among a rule's inputs."""
+"""Maximum entries that are shown of a list among a rule's inputs."""
 _LONGEST = 400
-"""Characters of one of its entries."""
+"""Maximum characters of a listed entry."""
 COLUMNS = (
     Column("rule", "Rule"),
     Column("outcome", "Outcome"),
@@ -53,7 +53,7 @@ _ORDER = {
     RuleOutcome.OK: 4,
 }
 _RAN = ("passed", "failed", "timed_out")
-"""Outcomes of a cell that was evaluated: the rules of its jobs have the reason."""
+"""Outcomes of a cell that ran; the rules of its jobs give the reason of a failure."""
 Inputs = Mapping[str, object]
 Seen = Callable[[Inputs], tuple[str, str]]
 
@@ -133,7 +133,7 @@ def _sentence(value: object) -> str:
 
 
 def _readable(text: str) -> str:
-    """Return a stored time or code as people read it, and any other text as it is."""
+    """Return a stored time or code in a readable form, and any other text unchanged."""
     if text in TERMS or text in _REASONS:
         return phrase(text)
     try:
@@ -207,7 +207,7 @@ def _performance(inputs: Inputs) -> tuple[str, str]:
 
 
 def slower(slowdown: str) -> str:
-    """``3.1 % slower`` or ``2 % faster``."""
+    """Return a slowdown in percent as ``3.1 % slower`` or ``2 % faster``."""
     amount = float(slowdown)
     return f"{as_percent(abs(amount))} {'slower' if amount >= 0 else 'faster'}"
 
@@ -318,7 +318,7 @@ class RuleChange:
 
     @property
     def is_worse(self) -> bool:
-        """Whether a release is further away by it."""
+        """Whether the rule's new outcome is worse."""
         return _badness(self.now) > _badness(self.before)
 
 
@@ -335,7 +335,7 @@ def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[RuleChange]:
 
 
 def in_words(changes: Sequence[RuleChange]) -> str:
-    """``2 worse: job/a, job/b; 1 better: cost``."""
+    """Return the changes as one line, such as ``2 worse: job/a, job/b; 1 better: cost``."""
     worse = [one.rule for one in changes if one.is_worse]
     better = [one.rule for one in changes if not one.is_worse]
     told = [f"{len(worse)} worse: {some(worse, 2)}"] if worse else []
@@ -420,13 +420,13 @@ _WIDTH, _HEIGHT, _MIDDLE = 120, 18, 9
 
 
 def interval(low: float, value: float, high: float, limit: float | None) -> Picture:
-    """A line from low to high, a point for the value; zero and the limit as strokes.
+    """Return a picture of an interval: its line, the value as a point, zero and limit as strokes.
 
     Args:
-        low: Of the interval.
+        low: Lower end of the interval.
         value: The estimate.
-        high: Of the interval.
-        limit: The most that is allowed, where something is.
+        high: Upper end of the interval.
+        limit: The maximum that the policy allows; None without one.
     """
     known = [low, value, high, 0.0, *([limit] if limit is not None else [])]
     left, right = min(known), max(known)

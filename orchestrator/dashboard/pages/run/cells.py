@@ -177,7 +177,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
 
 
 def shown_counts(cell: CellRecord) -> Counts:
-    """Return the counts; while the cell runs, missing tests are awaited."""
+    """Return the counts; while the cell runs, missing tests are not counted as missing."""
     return cell.counts if cell.state is CellState.DONE else replace(cell.counts, missing=0)
 
 
@@ -198,7 +198,7 @@ def _about(cell: CellRecord) -> str:
 
 
 def why_of(cell: CellRecord) -> str:
-    """Return the reason of the cell's outcome; for a pass, only that no test passed."""
+    """Return the reason of the cell's outcome; for a passed cell, only if no test passed."""
     return cell.why or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")
 
 
@@ -317,7 +317,7 @@ def decision_table(record: RunRecord) -> Table:
 
 
 SHOWN = 60
-"""Rows on the page; its `.json`, `.csv` and `.md` have all of them."""
+"""Maximum rows on the page; its `.json`, `.csv` and `.md` have all rows."""
 _COLUMNS = (
     Column("job", "Job"),
     Column("cell", "Cell"),
@@ -354,7 +354,7 @@ def job_table(record: RunRecord, now: datetime, *, most: int | None = None) -> T
 
 
 def _is_idle(cell: CellRecord) -> bool:
-    """Whether no job of the cell ran, for one common reason."""
+    """Return whether no job of the cell ran, for one common reason."""
     outcomes = {(job.outcome, job.reason) for job in cell.jobs}
     return len(cell.jobs) > 1 and len(outcomes) == 1 and cell.jobs[0].outcome is Outcome.NOT_RUN
 
@@ -443,7 +443,7 @@ def _counts(cell: CellRecord, job: JobRecord) -> Counts:
 
 
 def _job_reason(job: JobRecord, now: datetime) -> Text:
-    """Return reason and details; for a running job, its test and its silence."""
+    """Return reason and details; for a running job, its test and the time without output."""
     if job.outcome is None:
         said = "; ".join(part for part in (_progress(job), job.silence(now)) if part)
         return Text(said, note=job.current)

@@ -57,7 +57,7 @@ from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
 SHOWN = 40
-"""Rows of each table on the page; its other formats have all of them."""
+"""Maximum rows of each table on the page; its other formats have all rows."""
 _GROUPS = (
     Column("signature", "Failure"),
     Column("results", "Results", is_number=True),
@@ -197,9 +197,9 @@ def quarantine_table(record: RunRecord, most: int | None = None) -> Table:
 
 EXPORTS = ("junit", "ctrf", "csv", "json", "intoto")
 _NOT_OF_A_RUN = ("platform", "compare")
-"""Reports that are of a cell, or of two runs."""
+"""Kinds of reports about a cell or about two runs."""
 _EVENTS = "cell evidence run report end"
-"""Kinds of feed items after which the page has changed; a log that grows changes nothing."""
+"""Kinds of events after which the page is loaded again; log events are not among them."""
 _KINDS: tuple[tuple[Only, str], ...] = (
     ("failed", "what failed or timed out"),
     ("errored", "what errored"),
@@ -219,7 +219,7 @@ class Costs:
     spent: Cost
     limit_usd: Decimal | None
     usd_per_s: Decimal
-    """Of the machines that are held now."""
+    """Price per second of the machines that are held now."""
 
     @property
     def words(self) -> str:
@@ -335,7 +335,10 @@ def _duration(record: RunRecord, now: datetime) -> Mapping[str, object]:
 
 
 def _seconds(record: RunRecord, now: datetime) -> float | None:
-    """Return the run's duration; that of the jobs if everything was ingested; None if unknown."""
+    """Return the run's duration in seconds.
+
+    If every cell was ingested, return the duration of the jobs, or None if it is unknown.
+    """
     run = record.run
     if are_ingested(record.cells):
         return ingested_s(record.cells)
@@ -386,12 +389,12 @@ def _notices(record: RunRecord) -> Iterator[CellNotice]:
 
 
 def repeated(text: str, many: int) -> str:
-    """Return a notice once, with its number, as of each process of a job."""
+    """Return a notice with the number of its repetitions: ``disk is full (3 times)``."""
     return f"{text} ({many} times)" if many > 1 else text
 
 
 def _before(request: PageRequest, run: Run) -> Run | None:
-    """Return the earlier run to compare with: of the same matrix and subject."""
+    """Return the finished run before this one with the same matrix and subject, or None."""
     same = RunsAsked(state=RunState.FINISHED, subject=run.subject_name, matrix=run.matrix_name)
     found, _ = request.context.stores.runs.page(limit=1, before=run.id, filters=same)
     return found[0] if found else None
@@ -461,7 +464,7 @@ def rerun(
     only: Annotated[str, Form(max_length=20)] = "",
     key: Annotated[str, Form(max_length=100)] = "",
 ) -> Response:
-    """Launch it, or some of its jobs, again; the same form twice launches once."""
+    """Launch the run or some of its jobs again; idempotent by the form's key."""
     found = run_of(request, run)
     if only not in _ONLY:
         return _refused(request, found, f"{only!r} is nothing that can run again", only, 422)
