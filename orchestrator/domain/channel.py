@@ -28,23 +28,23 @@ class LineageState(StrEnum):
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
     LATE = "late"
-    """No verdict by the deadline."""
+    """There is no verdict, and the deadline is over."""
     ERRORED = "errored"
-    """The run could not be started, or broke: there will be no verdict."""
+    """The run could not be started or broke, so that there will be no verdict."""
 
     @property
     def is_good(self) -> bool:
-        """Whether the release may go out."""
+        """Whether the state allows the release."""
         return self in (LineageState.PASS, LineageState.PASS_WITH_EXCEPTIONS)
 
     @property
     def words(self) -> str:
-        """The state in words, for a person."""
+        """The state in words for a person."""
         return _WORDS[self]
 
     @classmethod
     def from_decision(cls, decision: Decision) -> LineageState:
-        """Return the lineage state that follows from a verdict."""
+        """Return the lineage state of a verdict's decision."""
         return cls(decision.value.lower())
 
 
@@ -60,28 +60,29 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """An event in a lineage of verdicts. Its texts are untrusted."""
+    """An event in a lineage of verdicts; its texts are untrusted."""
 
     lineage: str
-    """The lineage: of one gate and one schedule or branch."""
+    """Name of the lineage, of one gate and one schedule or branch."""
     state: LineageState
     title: str
     """One line, for a person."""
     text: str
-    """The deciding reasons, for a person."""
+    """The deciding reasons for a person."""
     url: str
-    """A link to details; empty if the controller's public address is not known."""
+    """A link to details; empty if the public address of the controller is not known."""
     at: datetime
     key: str
-    """Identifies the event: it is announced at most once, by however many controllers."""
+    """Identifies the event; each event is announced at most once, even with several controllers."""
     evaluated_at: datetime | None = None
-    """When the announced verdict was given; None without a verdict. A verdict older than the last
-    announced one of its lineage is not announced.
+    """Time of the announced verdict; None without a verdict.
+
+    A verdict older than the last announced one of its lineage is not announced.
     """
     facts: Mapping[str, str] = field(default_factory=dict)
-    """For programs: ``gate``, ``product``, ``subject``, ``version``, ``verdict``, ``runs``,
-    ``schedule``, ``firing``; ``git_sha`` (40 or 64 hex digits) is what a commit status belongs to,
-    and ``retryable`` = ``true`` says that an INCONCLUSIVE one is being tried again."""
+    """Values for programs: ``gate``, ``product``, ``subject``, ``version``, ``verdict``, ``runs``,
+    ``schedule`` and ``firing``; ``git_sha`` (40 or 64 hex digits), the commit that gets a status;
+    and ``retryable`` = ``true`` if an INCONCLUSIVE result is being tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +91,11 @@ class News:
 
     announcement: Announcement
     previous: LineageState | None
-    """None for the first announcement of its lineage."""
+    """The lineage's previous state; None for the first announcement."""
 
     @property
     def change(self) -> str:
-        """``first``, ``recovered``, ``broken`` or ``changed``."""
+        """The kind of change: ``first``, ``recovered``, ``broken`` or ``changed``."""
         before, now = self.previous, self.announcement.state
         if before is None:
             return "first"
@@ -104,7 +105,7 @@ class News:
 
     @property
     def headline(self) -> str:
-        """The title, followed by the previous state."""
+        """The title, with the previous state if there is one."""
         title = one_line(self.announcement.title, TITLE_LIMIT)
         if self.previous is None:
             return title
@@ -113,12 +114,12 @@ class News:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the text as one line without control and direction characters, cut to the limit."""
+    """Return the text in one line, cut to `limit` characters, without control characters."""
     return _cut(" ".join(_harmless(text).split()), limit)
 
 
 def paragraphs(text: str, limit: int) -> str:
-    """Return a text like `one_line`, but with its line breaks."""
+    """Return the text as `one_line` does, but with its line breaks."""
     return _cut(_harmless(text).strip(), limit)
 
 
@@ -132,9 +133,9 @@ def _cut(text: str, limit: int) -> str:
 
 
 GIVE_UP_AFTER = timedelta(days=3)
-"""Deliveries are retried for this long."""
+"""Time for which a failed delivery is retried."""
 OVERLAP = timedelta(hours=24)
-"""A replaced secret stays valid for this long."""
+"""Time for which a replaced secret stays valid."""
 _FIRST_WAIT_S, _GROWTH, _LONGEST_WAIT_S = 5.0, 3.0, 6 * 3600.0
 _JITTER = 0.2
 _URL = re.compile(r"https?://[!-~]+")
@@ -158,24 +159,24 @@ GITHUB_API = "https://api.github.com"
 
 
 class ChannelKind(StrEnum):
-    """Protocol of a channel."""
+    """The service of a channel, which decides the protocol."""
 
     WEBHOOK = "webhook"
-    """Standard Webhooks: JSON that is signed."""
+    """JSON, signed as the Standard Webhooks specification defines."""
     SLACK = "slack"
-    """The same, with the body of Slack's incoming webhooks, which others accept too."""
+    """The same, with the body of Slack's incoming webhooks; other services accept it too."""
     GITHUB = "github"
-    """Commit statuses."""
+    """Commit statuses of a GitHub repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSecret:
-    """A signing secret of a channel's messages."""
+    """A secret that signs the messages of a channel."""
 
     value: str = field(repr=False)
-    """``whsec_`` and base64."""
+    """The secret: ``whsec_`` and base64."""
     until: datetime | None = None
-    """None for the newest, which does not expire."""
+    """Time at which it expires; None for the newest secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,30 +187,30 @@ class Channel:
     name: str
     kind: ChannelKind
     target: str
-    """An URL, or ``owner/repository``."""
+    """A URL; for GitHub ``owner/repository``."""
     lineages: tuple[str, ...] = ()
-    """Patterns of lineages, as in ``release@*``; empty takes all."""
+    """Patterns of lineages, such as ``release@*``; without any, all lineages match."""
     allow_private: bool = False
     """Whether private and loopback addresses, and plain HTTP, are allowed."""
     api_base: str = GITHUB_API
-    """GitHub's API; another address for GitHub Enterprise."""
+    """URL of GitHub's API; another one for GitHub Enterprise."""
     token_from: str = ""
-    """``env:NAME`` or ``file:NAME``: where the controller reads GitHub's token, not the token."""
+    """Where the controller reads GitHub's token: ``env:NAME`` or ``file:NAME``."""
     created_at: datetime
     secrets: tuple[ChannelSecret, ...] = ()
     """Newest first, expired ones included."""
 
     def wants(self, lineage: str) -> bool:
-        """Whether the channel accepts notifications of this lineage."""
+        """Whether the channel is notified of this lineage."""
         return not self.lineages or any(fnmatchcase(lineage, one) for one in self.lineages)
 
     def signing(self, now: datetime) -> tuple[str, ...]:
-        """The valid signing secrets, the newest first."""
+        """Return the valid signing secrets, newest first."""
         return tuple(s.value for s in self.secrets if s.until is None or s.until > now)
 
     @property
     def shown_target(self) -> str:
-        """The target without its secret part after the host."""
+        """The target without the part of the URL that may be secret."""
         if self.kind is ChannelKind.GITHUB:
             return self.target
         parts = urlsplit(self.target)
@@ -218,13 +219,13 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelHealth:
-    """Whether deliveries to a channel succeed."""
+    """The state of a channel's deliveries."""
 
     failing_since: datetime | None = None
-    """Since when no delivery has succeeded."""
+    """Time since which no delivery has succeeded; None if the last one succeeded."""
     last_success_at: datetime | None = None
     disabled_at: datetime | None = None
-    """When it was disabled: nothing is sent until a test message succeeds."""
+    """Time at which it was disabled; None otherwise. It stays so until a test message succeeds."""
     disabled_reason: str = ""
     waiting: int = 0
     """Number of waiting deliveries."""
@@ -245,18 +246,18 @@ class ChannelResponse(ChannelHealth):
     name: str
     kind: ChannelKind
     target: str
-    """``owner/repository``, or the URL up to its host: the rest is often a secret."""
+    """``owner/repository``, or the beginning of the URL with its host; the rest may be secret."""
     lineages: tuple[str, ...]
-    """Patterns of lineages, as in ``release@*``; empty takes all."""
+    """Patterns of lineages, such as ``release@*``; without any, all lineages match."""
     allow_private: bool
-    """Whether private addresses are allowed."""
+    """Whether private and loopback addresses, and plain HTTP, are allowed."""
     api_base: str
-    """GitHub's API."""
+    """URL of GitHub's API."""
     token_from: str
-    """Where the controller reads GitHub's token; never the token itself."""
+    """Where the controller reads GitHub's token; not the token itself."""
     created_at: datetime
     signing_secrets: int
-    """Number of valid secrets; two during a rotation."""
+    """Number of valid signing secrets; two after a rotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,21 +265,21 @@ class NewChannelResponse(ChannelResponse):
     """A channel that was just created."""
 
     secret: str | None
-    """The signing secret (Standard Webhooks); shown only once. None for GitHub."""
+    """The signing secret, shown only once; None for GitHub."""
     unmatched_lineages: tuple[str, ...]
-    """Patterns that match no lineage yet: of a planned schedule, or mistyped."""
+    """Patterns that match no existing lineage."""
     present_lineages: tuple[str, ...]
-    """The lineages that there are: of gates, schedules and verdicts; at most 20, by name."""
+    """Names of existing lineages (of gates, schedules and verdicts), at most 20."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewedResponse:
-    """A channel's new secret."""
+    """The new signing secret of a channel."""
 
     secret: str
-    """Shown only once."""
+    """The secret; shown only once."""
     old_until: datetime | None
-    """Until when the old secret is valid."""
+    """Time until which the old secret is valid."""
 
 
 class DeliveryState(StrEnum):
@@ -288,15 +289,15 @@ class DeliveryState(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
     DISCARDED = "discarded"
-    """Not sent, since the channel was disabled."""
+    """Not sent, because the channel was disabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An announcement queued for one channel."""
+    """An announcement that is queued for one channel."""
 
     id: str
-    """The ``webhook-id``: equal in every attempt, so that receivers can detect repetitions."""
+    """The ``webhook-id``, equal in all attempts, so that receivers detect repetitions."""
     channel: str
     """Id of the channel."""
     news: News
@@ -309,37 +310,37 @@ class Delivery:
 
 
 class DeliveryResult(StrEnum):
-    """Result of one delivery attempt."""
+    """Result of one attempt of a delivery."""
 
     ACCEPTED = "accepted"
     FAILED = "failed"
-    """Failed, and is retried."""
+    """The attempt failed and is repeated later."""
     REFUSED = "refused"
-    """Refused, and is not retried."""
+    """The receiver refused the message; it is not sent again."""
     GONE = "gone"
-    """The receiver unsubscribed (HTTP 410)."""
+    """The receiver does not want further messages (HTTP 410)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReceipt:
-    """A receiver's response to one attempt."""
+    """The response of a receiver to one attempt."""
 
     result: DeliveryResult
     response_excerpt: str
-    """For a person: the status, or the error. One line, without secrets."""
+    """The HTTP status or the error for a person, in one line without secrets."""
     status: int | None = None
     retry_after_s: float | None = None
     seconds: float = 0.0
 
     @property
     def has_arrived(self) -> bool:
-        """Whether the receiver accepted it."""
+        """Whether the receiver accepted the message."""
         return self.result is DeliveryResult.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """An entry of the delivery log."""
+    """One attempt of a delivery, as its log shows it."""
 
     delivery: str
     number: int
@@ -348,10 +349,11 @@ class DeliveryAttempt:
 
 
 def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> datetime | None:
-    """Return when to retry; None if it is given up.
+    """Return the time of the next attempt; None if there is none.
 
-    The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
-    failed together does not come back together. A receiver's own wish counts where it is longer.
+    The wait grows threefold from five seconds to six hours. It is spread by a fifth, so that
+    deliveries that failed together are not repeated together. A longer wait that the receiver
+    requests is kept.
     """
     if receipt.result is not DeliveryResult.FAILED or now - delivery.created_at >= GIVE_UP_AFTER:
         return None
@@ -363,12 +365,12 @@ def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> da
 
 
 def _spread(seed: str) -> float:
-    """Return a number from -1 to 1 that depends on the seed alone."""
+    """Return a number from -1 to 1 that depends only on the seed."""
     return int.from_bytes(sha256(seed.encode()).digest()[:4]) / 2**31 - 1
 
 
 def problems_of(channel: Channel) -> Iterator[tuple[str, str]]:
-    """Return the errors of a new channel, by field, each with what to do."""
+    """Yield the problems of a new channel as (field, message)."""
     if channel.kind is ChannelKind.GITHUB:
         if not _REPOSITORY.fullmatch(channel.target):
             yield "target", "must be owner/repository"
@@ -399,7 +401,7 @@ def _url_problems(url: str, channel: Channel) -> Iterator[str]:
 
 
 def token_place(channel: Channel) -> tuple[str, str]:
-    """Return (``env`` or ``file``, name) of GitHub's token."""
+    """Return the place of GitHub's token as (``env`` or ``file``, name)."""
     kind, _, name = channel.token_from.partition(":")
     return kind, name
 
@@ -411,7 +413,7 @@ def commit_of(announcement: Announcement) -> str | None:
 
 
 def status_word(announcement: Announcement) -> str:
-    """Return the commit status: ``success``, ``failure``, ``error`` or ``pending``."""
+    """Return the state of the commit status: ``success``, ``failure``, ``error`` or ``pending``."""
     if (
         announcement.state is LineageState.INCONCLUSIVE
         and announcement.facts.get("retryable") == "true"
@@ -421,7 +423,10 @@ def status_word(announcement: Announcement) -> str:
 
 
 def belongs_to_repository(channel: Channel, announcement: Announcement) -> bool:
-    """Whether a commit status belongs to the channel's repository."""
+    """Whether the announcement has a commit of the channel's repository.
+
+    True if the announcement names no repository.
+    """
     if commit_of(announcement) is None:
         return False
     parts = (
@@ -433,31 +438,31 @@ def belongs_to_repository(channel: Channel, announcement: Announcement) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResponse:
-    """A delivery and its attempts."""
+    """A delivery with its attempts."""
 
     id: str
-    """The ``webhook-id``: the same in every attempt."""
+    """The ``webhook-id``, equal in all attempts."""
     state: DeliveryState
     is_test: bool
     lineage: str
     lineage_state: LineageState
     previous: LineageState | None
-    """The previous state of the lineage; None for its first announcement."""
+    """The lineage's previous state; None for its first announcement."""
     title: str
     created_at: datetime
     due_at: datetime | None
-    """When it is tried next; None once it is finished."""
+    """Time of the next attempt; None if the delivery is finished."""
     done_at: datetime | None
     attempts: tuple[DeliveryAttempt, ...]
 
 
 class NotificationSender(Protocol):
-    """Port of the notification sender."""
+    """Sends notifications."""
 
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
-        """Try one delivery, bounded in time; every error becomes a receipt.
+        """Make one attempt of a delivery within a time limit; errors become a receipt.
 
-        Sending twice is allowed: receivers recognise the delivery's id.
+        A delivery may be sent twice, because receivers recognise its id.
         """
         ...
 

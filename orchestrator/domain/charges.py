@@ -1,4 +1,4 @@
-"""What machines cost, or why that is no amount: one wording for pages, commands, reports, REST."""
+"""Wording of the costs of machines, shared by pages, commands, reports and REST."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from decimal import Decimal
 from typing import Protocol
 
 OWN = ("local", "static")
-"""Providers of own machines."""
+"""Providers whose machines belong to the user."""
 OWN_MACHINE = "own machine: nothing is charged"
 PRICE_UNKNOWN = "price unknown"
 NOT_STATED = "its cost is not stated"
 STATED = "stated"
-"""State of a machine that a person states; no ledger has it."""
+"""State of a machine that a person states and that has no lease."""
 SEVERAL = "no machine has a price"
-"""Of machines without a cost for different reasons."""
+"""Reason for several machines that have no cost for different reasons."""
 
 
 class Charged(Protocol):
@@ -23,34 +23,34 @@ class Charged(Protocol):
 
     @property
     def provider(self) -> str:
-        """Its provider; empty for a machine that a person states."""
+        """The provider; empty for a machine that a person states."""
         ...
 
     @property
     def machine_id(self) -> str:
-        """The provider's id of it; empty before it is granted."""
+        """The provider's id of the machine; empty before it is granted."""
         ...
 
     @property
     def price_usd_per_hour(self) -> Decimal | None:
-        """Its price; None if that is unknown."""
+        """The price in US dollars per hour; None if it is unknown."""
         ...
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """What it cost; None while that is not settled."""
+        """The final cost in US dollars; None until it is settled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The known cost of some machines, and why the others have none."""
+    """The known cost of some machines, and why others have no cost."""
 
     known_usd: Decimal = Decimal(0)
     is_priced: bool = False
     """Whether any of the machines has a price."""
     reasons: frozenset[str] = frozenset()
-    """Why machines have no known cost."""
+    """Reasons why machines have no known cost."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -61,26 +61,26 @@ class Cost:
 
     @property
     def usd(self) -> Decimal | None:
-        """The known amount; None if no machine has a price, and any machine was held."""
+        """The known cost in US dollars; None if there are machines and none has a price."""
         return self.known_usd if self.is_priced or not self.reasons else None
 
     @property
     def no_cost(self) -> str:
-        """Why there is no amount, for a person; empty if there is one."""
+        """The reason for the missing cost, for a person; empty if there is a cost."""
         if self.usd is not None:
             return ""
         return next(iter(self.reasons)) if len(self.reasons) == 1 else SEVERAL
 
     @property
     def is_partly_unknown(self) -> bool:
-        """Whether any machine may have cost more than is known; own machines cost nothing."""
+        """Whether a machine may have cost more than is known; own machines cost nothing."""
         return bool(self.reasons - {OWN_MACHINE})
 
 
 def is_priced(one: Charged) -> bool:
     """Whether a machine's price is known; own machines have none unless they were charged.
 
-    A machine without a price may have cost its disk and address: the bill is of these then.
+    A machine without a price may still have a cost, for its disk and address.
     """
     if one.provider in OWN:
         return bool(one.price_usd_per_hour or one.cost_usd)
@@ -88,7 +88,7 @@ def is_priced(one: Charged) -> bool:
 
 
 def why_no_cost(one: Charged) -> str:
-    """Return why a machine has no known cost; empty if it has, or if it was never granted."""
+    """Return why a machine has no known cost; empty if it has one or was never granted."""
     if is_priced(one):
         return ""
     if one.provider in OWN:
@@ -99,11 +99,11 @@ def why_no_cost(one: Charged) -> str:
 
 
 def cost_of(one: Charged, usd: Decimal) -> Cost:
-    """Return the cost of one machine that is billed this amount."""
+    """Return the cost of one machine whose bill is `usd`."""
     reason = why_no_cost(one)
     return Cost(usd, is_priced(one), frozenset([reason] if reason else []))
 
 
 def sum_of(costs: Iterable[Cost]) -> Cost:
-    """Add up costs."""
+    """Return the sum of costs."""
     return sum(costs, Cost())

@@ -1,4 +1,4 @@
-"""A user's cloud account: what `seatrial bootstrap` creates there, and what `doctor` checks."""
+"""A user's cloud account: its set-up by `seatrial bootstrap`, its checks by `seatrial doctor`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class CheckLevel(StrEnum):
 
     OK = "OK"
     WARN = "WARN"
-    """Not needed by every matrix, or not determined."""
+    """Not needed by every matrix, or the check had no result."""
     FAIL = "FAIL"
 
 
 @dataclass(frozen=True, slots=True)
 class AccountCheck:
-    """One check of `doctor`: of this computer, or of a cloud account."""
+    """The result of one check of `doctor`, of this computer or of a cloud account."""
 
     level: CheckLevel
     name: str
-    """``disk`` or ``ec2:RunInstances``."""
+    """Name of the checked thing, such as ``disk`` or ``ec2:RunInstances``."""
     text: str
-    """The finding, for a person; without a command, it says how to correct it."""
+    """The finding for a person; it includes the advice if there is no command."""
     command: str = ""
-    """The command that repairs it; empty if nothing is wrong."""
+    """The command that repairs it; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,24 @@ class SetupDocument:
     parts: tuple[str, ...]
     """The resources, one line each."""
     account: str
-    """Where they are created: account, identity, region."""
+    """The account, identity and region in which they are created."""
 
 
 class AccountSetup(Protocol):
-    """Set-up of a user's cloud account. Every method raises ProviderError."""
+    """Creates and checks the resources in a user's cloud account. Methods raise ProviderError."""
 
     def document(self) -> SetupDocument:
-        """Return what `apply` would create; changes nothing."""
+        """Return a preview of `apply`; change nothing."""
         ...
 
     def apply(self) -> Iterator[str]:
-        """Create or update the resources; return what was done, one line each."""
+        """Create or update the resources; yield one line for each."""
         ...
 
     def remove(self) -> Iterator[str]:
-        """Delete what `apply` created; return what was done, one line each."""
+        """Delete the resources that `apply` created; yield one line for each."""
         ...
 
     def check(self) -> Iterator[AccountCheck]:
-        """Check every permission and the kill switch; changes nothing."""
+        """Check every permission and the kill switch; change nothing."""
         ...

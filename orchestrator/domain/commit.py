@@ -25,7 +25,7 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """Return the first digits, ``1f0c2d9a41b2``, with ``+`` for a dirty checkout."""
+        """The first digits of the commit, ``1f0c2d9a41b2``; with ``+`` for a dirty checkout."""
         return self.sha[:_SHORT] + ("+" if self.sha and self.is_dirty else "")
 
     def __str__(self) -> str:
@@ -60,9 +60,10 @@ _BRANCH_BREAKS = frozenset(" ~^:?*[\\")
 
 
 def url_fault(url: str) -> str:
-    """Return what is wrong with a repository's URL; empty if nothing is.
+    """Return why a repository's URL is not allowed; empty if it is allowed.
 
-    An address is stored, shown and repeated in errors: it must contain no secret.
+    The URL is stored, displayed and part of error messages, so that it must not contain a
+    secret.
     """
     try:
         parts = urlsplit(url)
@@ -74,6 +75,6 @@ def url_fault(url: str) -> str:
 
 
 def branch_fault(branch: str) -> str:
-    """Return what is wrong with a branch's name; empty if nothing is."""
+    """Return why a name of a branch is not allowed; empty if it is allowed."""
     odd = branch.startswith("-") or not branch.isprintable() or _BRANCH_BREAKS & set(branch)
     return f"{branch!r} cannot be the name of a branch" if odd else ""

@@ -1,4 +1,4 @@
-"""The bill of a run, and the costs of several days, as REST answers them."""
+"""The bill of a run and the costs of several days, as REST returns them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAKE = "fake"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCost:
-    """Bill of a cell."""
+    """The bill of one cell."""
 
     cell: str
     platform: str
@@ -36,40 +36,40 @@ class CellCost:
     simulated: bool
     """Whether its machines were emulated, so that they cost no money."""
     seconds: float
-    """Total time that its machines were held."""
+    """Total seconds for which its machines were held."""
     bill: Bill | None
-    """None if no machine has a price, as `no_cost` says."""
+    """The bill; None if no machine has a price (`no_cost` has the reason)."""
     machines: tuple[LeaseRecord, ...]
-    """The granted machines; refusals cost nothing."""
+    """The granted machines; refused requests cost nothing."""
     phases: Mapping[str, Decimal]
     """US dollars by cell state, or `stated`; they add up to the total."""
     jobs: Mapping[str, Decimal]
     """US dollars by job."""
     overhead_usd: Decimal
-    """US dollars for no job: booting, installing, releasing. Total minus the jobs."""
+    """US dollars of the time without a job (booting, installing, releasing): total minus jobs."""
     validated_tests: int
-    """Tests that passed or failed."""
+    """Number of tests that passed or failed."""
     usd_per_validated_test: Decimal | None
     no_cost: str = ""
-    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
+    """Why there is no bill, such as ``own machine: nothing is charged``; empty with a bill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCost:
-    """Bill of a run."""
+    """The bill of a run."""
 
     run: str
     state: RunState
     outcome: Outcome | None
     as_of: datetime
     settled: bool
-    """Whether the run is over and no machine costs any more, so that the figures are final."""
+    """Whether the figures are final: the run is finished and all its machines are gone."""
     simulated: bool
-    """Some of its machines were emulated and cost nothing."""
+    """Whether any of its machines were emulated and cost nothing."""
     max_usd: Decimal | None
     """The cost limit of the matrix."""
     bill: Bill | None
-    """None if no machine has a price, as `no_cost` says."""
+    """The bill; None if no machine has a price (`no_cost` has the reason)."""
     platforms: tuple[CellCost, ...]
     phases: Mapping[str, Decimal]
     """US dollars by cell state, or `stated`; they add up to the total."""
@@ -79,57 +79,57 @@ class RunCost:
     validated_tests: int
     usd_per_validated_test: Decimal | None
     no_cost: str = ""
-    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
+    """Why there is no bill, such as ``own machine: nothing is charged``; empty with a bill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCost:
-    """Cost of one provider's machines."""
+    """The costs of one provider's machines."""
 
     provider: str
     machines: int
     seconds: float
     bill: Bill | None
-    """None if no machine has a price, as `no_cost` says."""
+    """The bill; None if no machine has a price (`no_cost` has the reason)."""
     no_cost: str = ""
-    """Why it has no bill: ``own machine: nothing is charged``; empty if it has."""
+    """Why there is no bill, such as ``own machine: nothing is charged``; empty with a bill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotal:
-    """Cost of one run."""
+    """The cost of one run."""
 
     run: str
     matrix: str
     created_at: datetime
     outcome: Outcome | None
     total_usd: Decimal | None
-    """With the cost that files of ingested cells state; None as `no_cost` says."""
+    """Total with the stated costs of ingested cells; None without a cost (see `no_cost`)."""
     no_cost: str = ""
-    """Why it has no cost: ``own machine: nothing is charged``; empty if it has."""
+    """Why there is no cost, such as ``own machine: nothing is charged``; empty with a cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Costs of the runs launched within a period."""
+    """The costs of the runs that were launched within a period."""
 
     since: datetime
     until: datetime
     bill: Bill
-    """Of the machines that have a price."""
+    """The bill of the machines that have a price."""
     no_cost: str = ""
-    """Why no machine of these runs has a cost; empty if one has, or if there was none."""
+    """Why no machine has a cost; empty if one has, or if there are no machines."""
     unknown_cost_runs: int = 0
-    """Runs with a machine, or an ingested cell, whose cost is unknown; the bill lacks that."""
+    """Number of runs with a machine or ingested cell of unknown cost, which the bill lacks."""
     simulated_usd: Decimal
-    """The part of emulated machines, which was not charged."""
+    """US dollars of emulated machines, which were not charged; part of the bill."""
     stated_usd: Decimal = _ZERO
-    """What the files of ingested runs state; no part of the bill."""
+    """US dollars that ingested files state; not part of the bill."""
     providers: tuple[ProviderCost, ...] = ()
     runs: tuple[RunTotal, ...] = ()
     """Newest first."""
     budgets: tuple[BudgetUse, ...] = ()
-    """Across runs, of the periods that `until` is in."""
+    """Use of the budgets of several runs, for the periods that contain `until`."""
 
 
 def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
@@ -185,9 +185,9 @@ def spending_answer(
     until: datetime,
     budgets: Iterable[BudgetUse],
 ) -> Spending:
-    """Return the costs of several runs, each with its cost and its leases.
+    """Return the costs of runs, each given with its cost and its leases.
 
-    Open leases are billed to `until`.
+    Leases that are still open are billed until `until`.
     """
     totals: list[RunTotal] = []
     stated, unknown = _ZERO, 0
@@ -238,7 +238,7 @@ def _cost(pairs: Iterable[tuple[Lease, Bill]]) -> Cost:
 
 
 def usd_by_phase(lease: LeaseRecord) -> Mapping[str, Decimal]:
-    """Return the cost by cell state; a stated machine has only one."""
+    """Return the cost in US dollars by cell state; a stated machine has the one state `stated`."""
     by_phase = {str(state): usd for state, usd in lease.phase_usd.items()}
     return by_phase or {lease.state: lease.cost_usd}
 

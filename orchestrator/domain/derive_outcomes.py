@@ -1,4 +1,4 @@
-"""Derives outcomes of jobs, attempts and cells from facts."""
+"""Derives the outcomes of jobs, attempts and cells from facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTEST_NO_TESTS = 5
 
 _REASON = 200
 
-"""Maximum characters of a check's reason in the detail of its job."""
+"""Maximum characters of a check's reason in a job's detail."""
 
 _PYTEST_FAILED = 1
 
@@ -26,14 +26,14 @@ _PYTEST_ENDS = {_PYTEST_INTERRUPTED: "interrupted", 3: "pytest_internal", 4: "py
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """Outcome of a job with a one-word reason."""
+    """The outcome of a job with its reason."""
 
     job: str
     outcome: Outcome
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How the job ended, if failing tests and checks do not explain it."""
+    """The end of the job, if failing tests and checks do not explain it; None otherwise."""
 
 
 def judge_job(
@@ -45,15 +45,15 @@ def judge_job(
     checks: Sequence[CheckFact],
     cause: Cause | None,
 ) -> JobVerdict:
-    """Derive the outcome of a job of a finished attempt.
+    """Return the outcome of a job of a finished attempt.
 
     Args:
-        job: Its id.
-        kind: ``suite`` or another kind of the manifest.
-        fact: The agent's record of it; None if it never started.
-        counts: Its tests; unreported ones count as missing.
-        checks: The checks that it reported.
-        cause: What stopped the attempt from outside, if anything did.
+        job: The job's id.
+        kind: ``suite`` or another kind of job.
+        fact: The agent's record of the job; None if it never started.
+        counts: Numbers of the job's tests; unreported tests count as missing.
+        checks: The checks that the job reported.
+        cause: What ended the attempt from outside; None if nothing did.
     """
     if fact is None or fact.started_ts is None:
         if fact is not None and fact.cause == "start_failed":
@@ -74,7 +74,7 @@ def judge_job(
 
 
 def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
-    """Return the outside cause that ended the job; None if it ended itself."""
+    """Return the outside cause that ended the job; None if the job ended by itself."""
     if fact.cause == "disk_full":
         return Cause(Outcome.ERRORED, Reason.DISK_FULL, fact.detail or "")
     if fact.finished_ts is not None and fact.cause != "stopped":
@@ -89,7 +89,7 @@ def _interrupted(job: str, counts: Counts, outside: Cause) -> JobVerdict:
 
 
 def _stopped(fact: JobFact) -> Cause | None:
-    """Return why the agent stopped the job or rejected its records."""
+    """Return why the agent stopped the job or rejected its records; None if it did neither."""
     detail = fact.detail or ""
     match fact.cause:
         case "timeout":
@@ -121,7 +121,7 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
     code, failed = fact.exit_code, bool(counts.failed or counts.error)
     if fact.signal is not None:
         return Cause(Outcome.FAILED, "crashed", f"pytest died of signal {fact.signal}")
-    # Exit code 5 is fine: an earlier attempt reported every collected test.
+    # Exit code 5 is no fault, because an earlier attempt reported every collected test.
     if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
         return None
     reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"
@@ -129,8 +129,8 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
 
 
 def _exited(fact: JobFact, what: str) -> str:
-    """Return how a job exited: as foreign results tell it, or by the exit code that was seen."""
-    # The agent's words: ``exit code 4: file or directory not found: tests``
+    """Return how a job exited: in the words of foreign results, or by its exit code."""
+    # The agent writes: ``exit code 4: file or directory not found: tests``
     head, _, why = (fact.detail or "").partition(": ")
     if head and not head.startswith("exit code "):
         return fact.detail or ""
@@ -138,9 +138,9 @@ def _exited(fact: JobFact, what: str) -> str:
 
 
 def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:
-    """Whether the exit code follows from failing tests.
+    """Return the exit codes that failing tests explain.
 
-    2 alone means that files could not be collected.
+    2 is one of them only if files could not be collected.
     """
     hidden = fact.test_set is not None and bool(fact.test_set.hidden)
     return (None, _PYTEST_FAILED, _PYTEST_INTERRUPTED) if hidden else (None, _PYTEST_FAILED)
@@ -151,7 +151,7 @@ def _as_ended(job: str, ending: Cause) -> JobVerdict:
 
 
 def _only_modules_skipped(fact: JobFact, counts: Counts) -> bool:
-    """Whether pytest found no test because every module skipped itself."""
+    """Whether pytest collected no test because every module skipped itself."""
     return fact.exit_code == PYTEST_NO_TESTS and counts.collected == counts.skipped
 
 
@@ -169,16 +169,16 @@ def _checks_failed(job: str, failed: Sequence[str]) -> JobVerdict:
 
 
 def named_check(check: CheckFact) -> str:
-    """Return a check's name, with its reason in one line."""
+    """Return a check's name with its reason, in one line."""
     reason = " ".join(check.reason.split())
     cut = f"{reason[:_REASON]}..." if len(reason) > _REASON else reason
     return f"{check.name} ({cut})" if cut else check.name
 
 
 def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
-    """Return the ending of a command: a non-zero exit code may report failed checks.
+    """Return the ending of a command; None if it needs no explanation.
 
-    A signal may not.
+    A non-zero exit code may report failed checks; a signal may not.
     """
     if fact.signal is not None:
         return Cause(Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
@@ -198,7 +198,7 @@ def _tests_detail(counts: Counts) -> str:
 
 
 def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
-    """Derive the outcome of an attempt: the worst of its jobs, or its outside cause."""
+    """Return the outcome of an attempt: the worst outcome of its jobs and of its outside cause."""
     verdicts = list(jobs)
     if cause is not None:
         verdicts.append(JobVerdict("", cause.outcome, cause.reason, cause.detail))

@@ -1,4 +1,4 @@
-"""Problems in a file that a person wrote, with their position."""
+"""Problems in a document that a person wrote, with their position."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SCALARS: dict[object, str] = {
     date: "a day such as 2026-03-01",
     object: "text, a number, true or false",
 }
-"""What a value of a type must be, in the words of messages."""
+"""Descriptions of value types for messages."""
 MOST_NAMED = 30
-"""Maximum valid names in a message."""
+"""Maximum number of valid names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Problem:
     """A problem in a document."""
 
     path: Path
-    """Keys and indexes from the document's root."""
+    """Keys and indexes from the root of the document."""
     message: str
     line: int | None = None
-    """Counted from 1; None if the document has no lines."""
+    """Line, counted from 1; None if the document has no lines."""
     column: int | None = None
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Problem:
 
 
 class InvalidDocumentError(ValueError):
-    """A document was rejected; nothing was changed."""
+    """A document has problems; nothing was changed."""
 
     def __init__(self, name: str, problems: Iterable[Problem]) -> None:
         self.name = name
@@ -54,18 +54,24 @@ class InvalidDocumentError(ValueError):
 
 
 SUCH_AS = "such_as"
-"""In a field's metadata: a valid value, for the message about one of another type."""
+"""Key in a field's metadata: an example of a valid value, for messages."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
+    """Return ``; did you mean 'x'?`` for the closest valid name.
+
+    If none is close, return a list of the valid names.
+    """
     names = sorted(valid)
     best = _closest(name, names)
     return f"; did you mean {best!r}?" if best else _listed("valid", names)
 
 
 def nearest_file(name: str, files: Iterable[str]) -> str:
-    """Return the same of names of files: their suffixes, which many share, make none alike."""
+    """Return the advice of `nearest` for file names.
+
+    Suffixes are ignored, because many files share them.
+    """
     names = sorted(files)
     by_stem = {PurePath(one).stem: one for one in reversed(names)}
     best = _closest(PurePath(name).stem, sorted(by_stem))
@@ -73,10 +79,10 @@ def nearest_file(name: str, files: Iterable[str]) -> str:
 
 
 def _closest(name: str, names: Sequence[str]) -> str:
-    """Return the closest name; empty if none is close."""
+    """Return the closest name; empty if no name is close."""
     close = [one for one in names if one.lower() == name.lower()]
     close += difflib.get_close_matches(name, names, n=5, cutoff=0.5)
-    # Transposed letters are the most common typo.
+    # Transposed letters are the most common mistake.
     return next((one for one in close if sorted(one) == sorted(name)), close[0] if close else "")
 
 

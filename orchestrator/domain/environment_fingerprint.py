@@ -1,4 +1,4 @@
-"""Fingerprint: a digest of the software and hardware that a subject was tested with."""
+"""Fingerprint: a digest of the software and hardware of a subject's environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 PACKAGE = "package "
-"""Prefix of the properties that are versions of packages."""
+"""Prefix of the names of properties that are package versions."""
 _UNKNOWN = "-"
 _WORDS = (("python", "python"), ("torch", "torch"))
 _RUNTIMES = ("cuda", "hip", "xla")
@@ -18,16 +18,15 @@ _DEVICE_WORDS = ("name", "driver", "compute_capability")
 def fingerprint(probed: Mapping[str, object], *, subject: str) -> str:
     """Return the digest of an environment, from the data of an ``environment`` event.
 
-    Two cells with the same one ran on the same kind of device with the same driver, runtime,
-    Python, operating system and packages. Host names and serial numbers are not in it, nor is the
-    subject, whose next release is tested in the same environment.
+    Two cells with the same fingerprint had the same kind of device, driver, runtime, Python,
+    operating system and packages. It does not include host names, serial numbers or the
+    subject, because the subject's next release is tested in the same environment.
 
     Args:
         probed: The data of an ``environment`` event.
         subject: Name of the subject's distribution.
 
-    Returns:
-        64 hex digits; empty if nothing is known at all.
+    Returns: 64 hex digits; empty if no property is known.
     """
     known = traits_around(probed, subject)
     if not known:
@@ -38,10 +37,10 @@ def fingerprint(probed: Mapping[str, object], *, subject: str) -> str:
 def environment_diff(
     one: Mapping[str, object], other: Mapping[str, object], *, subject: str
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return the differences of two environments, as (what, old value, new value).
+    """Return the differences of two environments as (property, old value, new value).
 
-    A value that one of them does not report is ``-``. The stack comes first, then packages by name.
-    The subject, a distribution's name, is no part of either.
+    A missing value is ``-``. Packages come last, by name. The package of the subject (a
+    distribution's name) is left out.
     """
     ours, theirs = (traits_around(probed, subject) for probed in (one, other))
     names = {**ours, **theirs}
@@ -50,7 +49,7 @@ def environment_diff(
 
 
 def traits(probed: Mapping[str, object]) -> dict[str, str]:
-    """Return the known properties of an environment by name, with the subject's version."""
+    """Return the known properties of an environment by name, with the subject's package."""
     told = {name: _text(probed.get(key)) for key, name in _WORDS}
     told["runtime"] = _runtime(probed)
     machine = probed.get("machine")
@@ -64,19 +63,19 @@ def traits(probed: Mapping[str, object]) -> dict[str, str]:
 
 
 def traits_around(probed: Mapping[str, object], subject: str) -> dict[str, str]:
-    """Return the properties that are not the subject's own."""
+    """Return the known properties of an environment, without the subject's package."""
     own = {f"{PACKAGE}{_package(subject)}", _package(subject) if subject else ""}
     return {name: value for name, value in traits(probed).items() if name not in own}
 
 
 def _runtime(probed: Mapping[str, object]) -> str:
-    """Return the CUDA or ROCm version that torch was built for, as ``cuda 12.8``."""
+    """Return the CUDA, ROCm or XLA version that torch was built for, such as ``cuda 12.8``."""
     found = ((name, _text(probed.get(name))) for name in _RUNTIMES)
     return ", ".join(f"{name} {version}" for name, version in found if version)
 
 
 def _devices(value: object) -> dict[str, str]:
-    """Return each distinct fact of the devices once."""
+    """Return the number of devices and the distinct values of their properties."""
     listed = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     devices = [one for one in listed if isinstance(one, Mapping)]
     told = {"devices": str(len(devices)) if devices else ""}

@@ -13,15 +13,15 @@ from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
 
 MESSAGE_LIMIT = 500
-"""Maximum characters of a message in tables; the whole text is stored separately."""
+"""Maximum characters of a message in tables; the whole text is stored elsewhere."""
 _HEAD_WIDTH = 80
 EARLIER_LIMIT = 100
-"""Maximum earlier tries that are kept for a test."""
+"""Maximum number of earlier tries that are kept for a test."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestFact:
-    """Facts of one test; later facts of the same attempt are merged into it."""
+    """The facts of one test; later facts of the same attempt are merged into them."""
 
     __test__ = False
 
@@ -29,21 +29,20 @@ class TestFact:
     nodeid: str
     outcome: TestOutcome = TestOutcome.MISSING
     final: bool = False
-    """Whether its teardown was reported, or its end is otherwise certain."""
+    """Whether the end of the test is certain, for example because its teardown was reported."""
     duration_s: float = 0.0
     reason: str = ""
-    """The reason of a skip or xfail; ``crashed`` or ``hung``; ``setup`` or ``teardown`` for an
-    error.
-    """
+    """Reason of a skip or xfail; ``crashed`` or ``hung``; or ``setup`` or ``teardown``, the phase
+    of an error."""
     message: str = ""
-    """One line."""
+    """The message in one line."""
     text: str = ""
-    """The whole traceback, and below it what the test printed."""
+    """The whole traceback, followed by the captured output."""
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of earlier tries within the same job."""
+    """Outcomes of earlier tries of the test within the same job."""
 
     def plus(self, other: TestFact) -> TestFact:
-        """Merge two facts: the worse outcome, with its reason and message."""
+        """Merge the facts of one test: the worse outcome, with its reason and message."""
         words = other if other.outcome > self.outcome else self
         return TestFact(
             job=self.job,
@@ -60,19 +59,20 @@ class TestFact:
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
-    """Facts of one job; None means not known yet."""
+    """The facts of one job; None is not known yet."""
 
     job: str
     started_ts: float | None = None
     finished_ts: float | None = None
     current: str | None = None
-    """The running test; empty without one."""
+    """Node id of the running test; empty if none runs."""
     idle_since_ts: float | None = None
-    """Since when the job produces no output, by the machine's clock; 0 if it produces some."""
+    """Time since which the job is silent (seconds since 1970 by the machine's clock); 0 if it is
+    not."""
     idle_timeout_s: float | None = None
-    """Seconds of silence after which the job is ended."""
+    """Maximum seconds of silence; a job that is silent for longer is stopped."""
     longest_idle_s: float | None = None
-    """Without a sign of life while no test ran; known when it is over."""
+    """Longest silence in seconds while no test ran; known once the job is finished."""
     exit_code: int | None = None
     signal: int | None = None
     cause: str | None = None
@@ -81,12 +81,12 @@ class JobFact:
     restarts: int | None = None
     degraded: str | None = None
     unnamed: Counts | None = None
-    """Tests that an ingested source counts but does not name."""
+    """Numbers of tests that an ingested artifact counts without naming them."""
     test_set: TestSet | None = None
-    """The test set of its last process."""
+    """The test set of the job's last process."""
 
     def plus(self, other: JobFact) -> JobFact:
-        """Merge two facts; values of the later one win."""
+        """Merge the facts of one job; known values of `other` replace older ones."""
         known = {
             name: value
             for name in self.__dataclass_fields__
@@ -102,7 +102,7 @@ class CheckFact:
     job: str
     name: str
     outcome: str
-    """passed, failed or skipped."""
+    """The outcome: passed, failed or skipped."""
     value: str = ""
     unit: str = ""
     tolerance: str = ""
@@ -110,17 +110,17 @@ class CheckFact:
 
 
 CHECK_RANKS: Mapping[str, int] = {"passed": 0, "skipped": 1, "failed": 2}
-"""Severity of check outcomes: of two results of one check the worse is kept."""
+"""Severity of check outcomes; of two results of one check the worse is kept."""
 
 
 def rank_of_check(outcome: str) -> int:
-    """Return the severity of a check's outcome; an unknown word is the worst."""
+    """Return the severity of a check's outcome; an unknown outcome is the worst."""
     return CHECK_RANKS.get(outcome, len(CHECK_RANKS))
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFact:
-    """One measured quantity, with every sample."""
+    """One measured quantity with all its samples."""
 
     seq: int
     job: str
@@ -128,48 +128,48 @@ class MetricFact:
     samples: tuple[float, ...]
     unit: str
     direction: str
-    """``higher`` or ``lower`` is better."""
+    """Which values are better: ``higher`` or ``lower``."""
     params: Mapping[str, object] = field(default_factory=dict)
     arm: str = ""
     """``subject`` or ``baseline`` for a turn of a paired benchmark; empty otherwise."""
     turn: int | None = None
     """Position of the turn over both arms, from 0: turns 2n and 2n+1 are a pair."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """Sensor readings at the end of the turn."""
+    """Readings of the sensors at the end of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice from the agent to a person."""
+    """A message from the agent to a person."""
 
     seq: int
     ts: float
-    """Seconds since 1970, by the machine's clock."""
+    """Seconds since 1970 by the machine's clock."""
     job: str
     level: str
     message: str
 
     @property
     def at(self) -> datetime:
-        """The notice's time by the machine's clock, in UTC."""
+        """Time of the notice by the machine's clock, in UTC."""
         return datetime.fromtimestamp(self.ts, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """The agent's last event; no evidence follows it."""
+    """The last event of the agent; no evidence follows it."""
 
     outcome: str
     """``completed``, ``stopped`` or ``errored``."""
     reason: str = ""
-    """For ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
+    """Reason of ``errored``: ``environment``, ``wrong_subject``, ``disk_full`` or ``agent``."""
     detail: str = ""
-    """For a person."""
+    """An explanation for a person."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """Facts of a batch of events, to be merged with the stored ones."""
+    """The facts of a batch of events, which are merged into the stored ones."""
 
     last_seq: int = 0
     last_ts: float = 0.0
@@ -179,13 +179,13 @@ class Facts:
     metrics: list[MetricFact] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     current: dict[str, str] = field(default_factory=dict)
-    """The test that ran at the end of the batch, by job; empty without one."""
+    """Node id of the test that runs at the end of the batch, by job; empty if none runs."""
     environment: Mapping[str, object] | None = None
     end: AgentEnd | None = None
 
 
 def fold(events: Iterable[Event]) -> Facts:
-    """Fold events, in order, into facts."""
+    """Return the facts of events, which must be in order."""
     facts = Facts()
     for event in events:
         facts.last_seq, facts.last_ts = event.seq, event.ts
@@ -216,7 +216,7 @@ def _uncollected(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
-    """Return the fact of an ingested test: an outcome without phases."""
+    """Return the fact of an ingested test, which has an outcome and no phases."""
     word = text_of(data.get("outcome")).upper()
     outcome = TestOutcome.__members__.get(word, TestOutcome.ERROR)
     return TestFact(
@@ -233,13 +233,13 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
 
 
 def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
-    """Return a module that skipped itself as one skipped test, as in pytest's summary."""
+    """Return one skipped test for a module that skipped itself, as pytest counts it."""
     reason = _skip_reason(data.get("longrepr"))
     return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason)
 
 
 def _earlier(value: object) -> tuple[TestOutcome, ...]:
-    """Return known outcome words such as ``failed``; others are ignored."""
+    """Return the known outcomes of a list of words such as ``failed``; others are ignored."""
     words = [text_of(word).upper() for word in value] if isinstance(value, list) else []
     return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
 
@@ -251,7 +251,7 @@ def _counts(value: object) -> Counts:
 
 
 def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
-    """Return the fact of one phase (setup, call, teardown) of a test."""
+    """Return the fact of one phase of a test: setup, call or teardown."""
     nodeid, when = text_of(data.get("nodeid")), data.get("when")
     text = text_of(data.get("longrepr"))
     cause = data.get("cause")
@@ -259,7 +259,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         fact = _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
         return replace(fact, text=_with_output(text, data))
     outcome, reason = _phase_outcome(data)
-    # A skip's text is its place and its reason, which is told already.
+    # The text of a skip only repeats its place and its reason.
     is_told = outcome in (TestOutcome.PASSED, TestOutcome.SKIPPED)
     return TestFact(
         job=job,
@@ -274,7 +274,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
 
 
 def _with_output(text: str, data: Mapping[str, object]) -> str:
-    """Return the traceback with captured output, under the headings of pytest."""
+    """Return the traceback with the captured output, under the headings of pytest."""
     given = data.get("sections")
     parts = [text] if text else []
     for pair in given if isinstance(given, list) else ():
@@ -398,7 +398,7 @@ def _read_log(facts: Facts, event: Event) -> None:
 
 
 def _read_heartbeat(facts: Facts, event: Event) -> None:
-    """Store since when a job has been silent; other heartbeats change nothing."""
+    """Store the time since which a job is silent; ignore heartbeats without that."""
     job, silent_s = text_of(event.data.get("job")), known_of(event.data.get("silent_s"))
     if job and silent_s is not None:
         since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0
@@ -445,7 +445,7 @@ BASELINE = "baseline"
 
 ARMS = (SUBJECT, BASELINE)
 
-"""Arms of a paired benchmark."""
+"""The arms of a paired benchmark."""
 
 _TURNS = 2**31
 
@@ -457,7 +457,7 @@ _NAME_CHARS = 100
 def _in_turn(fact: MetricFact, data: Mapping[str, object]) -> MetricFact:
     """Return the metric with the arm, the turn and the readings of its event.
 
-    With an unknown arm, or without a turn, it is a plain metric.
+    If the arm is unknown or the turn is missing, the metric is returned unchanged.
     """
     arm, turn = data.get("arm"), data.get("turn")
     if not isinstance(turn, int) or isinstance(turn, bool) or not 0 <= turn < _TURNS:
@@ -469,7 +469,7 @@ def _in_turn(fact: MetricFact, data: Mapping[str, object]) -> MetricFact:
 
 
 def _turn_metrics(raw: object) -> Iterator[tuple[str, float]]:
-    """Return numeric readings; missing ones must not become zero."""
+    """Yield the numeric readings; a missing reading must not become zero."""
     for name, value in list(raw.items() if isinstance(raw, dict) else ())[:_READINGS]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):

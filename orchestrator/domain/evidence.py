@@ -1,4 +1,4 @@
-"""Evidence of an attempt: numbered events, parsed from bytes that a machine sent."""
+"""Evidence of an attempt: numbered events, parsed from the bytes that a machine sent."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ KINDS = frozenset(
 )
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 LATEST_TS = 253_402_300_799
-"""The last second of the year 9999, the limit of calendars."""
+"""The last second of the year 9999; Python has no later time."""
 
 
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-"""Shared, since making a decoder costs as much as decoding a line."""
+"""The shared decoder, because creating one is as slow as decoding a line."""
 
 
 class EvidenceError(ValueError):
-    """The machine sent malformed evidence; the attempt is not trusted."""
+    """The machine sent malformed evidence, so that the attempt is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Event:
 
     seq: int
     ts: float
-    """Seconds since the epoch, by the machine's clock."""
+    """Seconds since 1970 by the machine's clock."""
     kind: str
     job: str | None
     data: Mapping[str, object]
@@ -48,31 +48,29 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceBatch:
-    """Evidence read from an attempt's machine, from the given offsets on."""
+    """Evidence that was read from the machine of an attempt, from given offsets on."""
 
     events: bytes
     log: bytes
     alive: bool
-    """Whether the attempt's agent runs."""
+    """Whether the agent of the attempt runs."""
     events_size_bytes: int
-    """Size of the whole event stream on the machine, read or not."""
+    """Size of the whole event stream on the machine."""
     log_size_bytes: int
     now_s: float = 0.0
-    """The machine's clock, in seconds since 1970."""
+    """Time of the machine's clock, in seconds since 1970."""
 
 
 def read_events(chunk: bytes, *, after_seq: int) -> tuple[list[Event], int]:
     """Parse the complete lines of a chunk.
 
     Args:
-        chunk: Bytes from the first one not yet ingested.
-        after_seq: The last number that was ingested; lines up to it are passed over.
+        chunk: Bytes of the stream, from the first byte that was not ingested.
+        after_seq: Number of the last ingested event; events up to it are skipped.
 
-    Returns:
-        The new events, and how many bytes were used: a torn last line is left for later.
+    Returns: The new events, and the number of used bytes; an incomplete last line is not used.
 
-    Raises:
-        EvidenceError: A whole line is not an event, or a number is missing.
+    Raises: EvidenceError: A complete line is not an event, or a number is missing.
     """
     used = chunk.rfind(b"\n") + 1
     if not used and len(chunk) > LINE_LIMIT_BYTES:
@@ -113,7 +111,7 @@ def _parse(line: str) -> Event:
 
 
 def _loaded(line: str) -> dict[str, Any]:
-    """Decode a line; NaN, lone surrogates and NULs, which databases refuse, are replaced."""
+    """Decode a line; replace NaN, lone surrogates and NULs, which databases refuse."""
     raw = _DECODER.decode(line)
     if not isinstance(raw, dict):
         raise TypeError("an event is an object")

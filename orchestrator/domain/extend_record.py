@@ -1,4 +1,4 @@
-"""Records that are made of others: fields of the same name are copied."""
+"""Records that are made from other records by copying the fields of the same name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def extended(kind: type[T], record: object, /, **more: object) -> T:
-    """Return a `kind`, a subclass of `record`'s class, with the fields that it adds.
+    """Return a record of a subclass of `record`'s class; `more` has its additional fields.
 
-    Raises TypeError.
+    Raises TypeError if `record` is not a record.
     """
     if not is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{record!r} is no record")
@@ -21,10 +21,11 @@ def extended(kind: type[T], record: object, /, **more: object) -> T:
 
 
 def filled(kind: type[T], source: object, /, *, unset: Collection[str] = (), **more: object) -> T:
-    """Return a `kind`: `more`, and all other fields from the attributes of `source`.
+    """Return a record of the class `kind`, with the fields `more`.
 
-    `unset` names the fields that keep their default values. Raises AttributeError for any other
-    field that `source` does not have: a renamed attribute must not become a default value.
+    All other fields are attributes of `source`, except for those in `unset`, which keep their
+    defaults. Raises AttributeError if `source` lacks one of them: a renamed attribute must not
+    become a default value.
     """
     names = _names(kind)  # type: ignore[arg-type]  # a class has a hash
     taken = (name for name in names if name not in more and name not in unset)

@@ -1,4 +1,4 @@
-"""Failure signatures, and failure groups by signature."""
+"""Signatures of failures, and failure groups by signature."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import take_apart
 
 SIGNATURE_VERSION = 1
-"""Version of the algorithm. Increase it with every change of signatures after the first release:
-stored ones are recomputed.
+"""Version of the algorithm.
+
+Increase it with every change of signatures after the first release, so that the stored ones are
+recomputed.
 """
 BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 """Outcomes that have a signature."""
 SIMILAR = 90.0
-"""From 0 to 100: masked messages this similar may be the same failure."""
+"""Minimum similarity (0 to 100) of masked messages that may be of the same failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +38,19 @@ class Signature:
     """The stable fingerprint of a failure."""
 
     id: str
-    """``s1-0123456789ab``: the algorithm's version and a digest of the other fields."""
+    """The algorithm's version and a digest of the other fields, such as ``s1-0123456789ab``."""
     kind: FailureClass
-    """Probable origin of the failure; a hint."""
+    """Probable origin of the failure; only a hint."""
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``package.module.function`` of the product's last frame, or the node id without its
-    parameters where the failure is its test's own; empty if none is known.
+    """``package.module.function`` of the product's last frame.
+
+    If the failure is specific to its test, the node id without parameters. Empty if it is
+    unknown.
     """
     message: str
-    """One line with variable parts masked."""
+    """The message in one line, with its variable parts masked."""
 
     def __str__(self) -> str:
         where = f" at {self.frame}" if self.frame else ""
@@ -67,41 +71,41 @@ class Failure:
     version: str
     """Version of the subject."""
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run, or its stated time."""
     message: str = ""
-    """What it says, with its numbers and addresses."""
+    """The whole message, with its numbers and addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedFailures:
-    """Failing results of one signature, without their tests."""
+    """The failing results of one signature, without their tests."""
 
     signature: Signature
     count: int
     """Number of failing results; one test on two platforms counts twice."""
     jobs: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
-    """Cell names, where the groups are of one run."""
+    """Names of the cells, if the groups are of one run."""
     platforms: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     """Versions of the subject."""
     runs: int = 1
     """Number of runs with this failure."""
     first_seen: datetime | None = None
-    """Over everything that is stored."""
+    """Time of the first of all stored results; None if it is not known."""
     last_seen: datetime | None = None
     similar: tuple[str, ...] = ()
-    """Ids of similar signatures; a suggestion only."""
+    """Ids of similar signatures; only a suggestion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup(GroupedFailures):
-    """Failures of one signature."""
+    """The failing results of one signature, with their tests."""
 
     tests: tuple[str, ...] = ()
     """Distinct node ids."""
     message: str = ""
-    """The first line of what the first of them says, with its numbers and addresses."""
+    """First line of the message of one of the results, with its numbers and addresses."""
     test_count: int = 0
     """Number of distinct node ids."""
     known_issues: tuple[str, ...] = ()
@@ -109,11 +113,12 @@ class FailureGroup(GroupedFailures):
     quarantines: tuple[str, ...] = ()
     """Ids of active quarantines that cover at least one of its results."""
     tolerated: int = 0
-    """Results that a known issue or a quarantine applies to; they stay failed in every count."""
+    """Number of results that a known issue or a quarantine covers; they stay failed in every count.
+    """
 
     @property
     def excuses(self) -> str:
-        """What applies to its results: ``KI-0001, Q-0001 (3 of them)``; empty without any."""
+        """What covers its results: ``KI-0001, Q-0001 (3 of them)``; empty if nothing does."""
         ids = ", ".join((*self.known_issues, *self.quarantines))
         is_part = bool(ids) and self.tolerated < self.count
         return f"{ids} ({self.tolerated} of them)" if is_part else ids
@@ -121,21 +126,22 @@ class FailureGroup(GroupedFailures):
 
 @dataclass(frozen=True, slots=True)
 class FailureGroupListResponse:
-    """Failures of one or many runs by signature, the largest group first."""
+    """The failure groups of one or several runs, largest group first."""
 
     items: tuple[FailureGroup, ...]
     runs: int
     """Number of runs."""
     is_cut: bool
-    """Whether there were more failures than the limit; those of the newest runs are listed."""
+    """Whether there were more failures than the limit, so that only those of the newest runs are
+    listed."""
 
 
 def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | None:
-    """Return the signature of a failing test; None for a test that did not fail.
+    """Return the signature of a failing test; None if the test did not fail.
 
     Args:
         fact: The test's result.
-        imports: The product's import names where it is installed (`subject_imports`).
+        imports: Import names of the installed product (`subject_imports`); may be empty.
     """
     if fact.outcome not in BAD:
         return None
@@ -152,15 +158,15 @@ def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | N
 
 
 _SAYS_LITTLE = EXPECTATIONS | {"", *CAUSES}
-"""Exceptions of unrelated failures: many tests fail with ``assert <n> == <n>``, also in a function
-that they share.
-"""
+"""Exceptions that unrelated failures share: many tests fail with ``assert <n> == <n>``, even in a
+shared function."""
 
 
 def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> bool:
-    """Whether a failure of another test is another failure: one known issue must not excuse both.
+    """Whether the signature of a failure needs the name of its test.
 
-    A frame without its folder and its class would be the same in tests of the same name.
+    One known issue must not excuse unrelated failures of several tests. A frame without its
+    folder and its class would be the same in tests of the same name.
     """
     if raised.exception in _SAYS_LITTLE:
         return not (raised.is_own and is_product_known)
@@ -168,13 +174,13 @@ def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> b
 
 
 def subject_imports(environment: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names that an environment's installed subject is imported by; none if unknown."""
+    """Return the import names of the installed subject; empty if they are unknown."""
     found = environment.get("subject_imports")
     return tuple(str(name) for name in found) if isinstance(found, list | tuple) else ()
 
 
 def make_signature(kind: FailureClass, exception: str, frame: str, message: str) -> Signature:
-    """Return a signature of the present version from its parts."""
+    """Return the signature of the current version that consists of these parts."""
     whole = "\x00".join((exception, frame, message)).encode("utf-8", "replace")
     digest = hashlib.sha256(whole).hexdigest()[:12]
     return Signature(f"s{SIGNATURE_VERSION}-{digest}", kind, exception, frame, message)
@@ -183,11 +189,11 @@ def make_signature(kind: FailureClass, exception: str, frame: str, message: str)
 def failure_groups(
     failures: Iterable[Failure], spans: Mapping[str, tuple[datetime, datetime]] | None = None
 ) -> tuple[FailureGroup, ...]:
-    """Group failures by signature, largest group first.
+    """Return the failures grouped by signature, largest group first.
 
     Args:
-        failures: In any order; nothing depends on it.
-        spans: By signature id, when it was first and last seen among all that is stored.
+        failures: The failures, in any order.
+        spans: Times of the first and the last stored result, by signature id.
     """
     gathered = grouped((failure.signature.id, failure) for failure in failures)
     made = [_group(some, (spans or {}).get(name)) for name, some in gathered.items()]
@@ -215,7 +221,7 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
 
 
 def _first_line(failure: Failure) -> str:
-    """Return the first line of a failure's message, without the exception, at most 200 letters."""
+    """Return the first line of a message without the exception, at most 200 characters."""
     line = failure.message.strip().partition("\n")[0]
     line = line.removeprefix("E ").strip()  # of pytest's traceback
     return line.removeprefix(f"{failure.signature.exception}: ")[:200]
@@ -224,11 +230,11 @@ def _first_line(failure: Failure) -> str:
 def similar(
     signatures: Sequence[Signature], alike: Callable[[str, str], float]
 ) -> dict[str, tuple[str, ...]]:
-    """Return similar signatures by id; a suggestion only.
+    """Return the ids of similar signatures by signature id; only a suggestion.
 
     Args:
-        signatures: Signatures; only those of one exception class are compared.
-        alike: From 0 to 100, how alike two masked messages are.
+        signatures: The signatures; only those of one exception class are compared.
+        alike: Returns the similarity (0 to 100) of two masked messages.
     """
     near: dict[str, list[str]] = {one.id: [] for one in signatures}
     by_exception: dict[str, list[Signature]] = {}
@@ -243,18 +249,21 @@ def similar(
 
 
 _COMPARED = 200
-"""Maximum signatures of one exception class to compare with."""
+"""Maximum number of signatures of one exception class that are compared."""
 
 
 _READ = 2_000
-"""Maximum characters of a message that are read."""
+"""Maximum number of characters of a message that are read."""
 _KEPT = 300
-"""Maximum characters of a masked message."""
+"""Maximum number of characters of a masked message."""
 
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), mask_variable_parts)
     for pattern, mask_variable_parts in (
-        (r"(?:\x1b|#x1B)\[[\d;]*[A-Za-z]", ""),  # a colour, as it is or as pytest has it in XML
+        (
+            r"(?:\x1b|#x1B)\[[\d;]*[A-Za-z]",
+            "",
+        ),  # a colour: an escape sequence, or pytest's form of it in XML
         (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]|#x(?:[0189][\dA-F]|7F)", ""),
         (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<uuid>"),
         (r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]+", "<url>"),
@@ -279,7 +288,7 @@ _MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def mask_variable_parts(message: str) -> str:
-    """Return the message as one line with its variable parts masked."""
+    """Return the first line of the message, with its variable parts masked."""
     line = message.strip().split("\n", 1)[0][:_READ]
     for pattern, mark in _MASKS:
         line = pattern.sub(mark, line)

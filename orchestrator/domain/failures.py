@@ -1,7 +1,7 @@
-"""Parse a failure: exception, frame, message and class (product, test, environment).
+"""Parses a failure into exception, frame and message, and classifies its origin.
 
-Read from the three ways in which pytest writes a traceback (long, short, native), or from the
-message alone where there is none.
+It reads the three forms of pytest's tracebacks (long, short, native), or only the message if there
+is no traceback.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _READ = 64 * 1024
-"""Maximum characters at the end of a traceback that are parsed."""
+"""Maximum number of characters that are parsed, from the end of a traceback."""
 _LINE = 2_000
 _MESSAGE_LINES = 2
 EXPECTATIONS = frozenset({"AssertionError", "Failed"})
-"""Failed expectations of a test, which point to the product."""
+"""Exceptions of a test's failed expectations, which point to the product."""
 
 
 class FailureClass(StrEnum):
@@ -30,7 +30,7 @@ class FailureClass(StrEnum):
 
     @property
     def words(self) -> str:
-        """The probable cause, for a person."""
+        """The probable origin in words for a person."""
         return _CAUSE_WORDS[self]
 
 
@@ -45,14 +45,14 @@ _CAUSE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A raised exception and its frame."""
+    """A raised exception with its message and frame."""
 
     exception: str
-    """Exception class without its module; ``crashed`` or ``hung`` where nothing was raised."""
+    """Exception class without its module; ``crashed`` or ``hung`` if none was raised."""
     message: str
-    """One line."""
+    """The message in one line."""
     frame: str
-    """``package.module.function`` of the product's last frame, else of the tests' last one."""
+    """``package.module.function`` of the product's last frame, or else of the tests' last frame."""
     is_own: bool
     """Whether the frame belongs to the product."""
 
@@ -68,7 +68,7 @@ _CHAINED = re.compile(
     r"|The above exception was the direct cause of the following exception:)\s*$"
 )
 _CAPTURED = re.compile(r"^-{3,200} Captured \w{1,20} \w{1,20} -{3,200}$", re.MULTILINE)
-"""Above what a test printed, which is no traceback."""
+"""Heading of captured output, which is not part of the traceback."""
 _SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
 _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
 _LONG_DEF = re.compile(r"^>?\s*(?:async )?def (?P<name>\w+)\s*\(")
@@ -89,14 +89,14 @@ def read_raised(
     reason: str = "",
     imports: Collection[str] = (),
 ) -> Raised:
-    """Parse the exception out of a traceback and a message.
+    """Parse the exception, its message and its frame from a traceback and a message.
 
     Args:
-        text: The traceback, and below it what was captured; may be empty.
-        message: One line.
-        nodeid: The test's; by its path the payload's folder is found in absolute paths.
-        reason: ``crashed`` or ``hung`` where that is what happened.
-        imports: Names that the product's installed distribution is imported by, as ``a.b``.
+        text: The traceback, followed by the captured output; may be empty.
+        message: The message in one line.
+        nodeid: The test's node id; its path shows where the payload's folder is in absolute paths.
+        reason: ``crashed`` or ``hung`` if the test ended so.
+        imports: Import names of the installed product, such as ``a.b``.
     """
     traceback = _CAPTURED.split(text, maxsplit=1)[0]
     lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
@@ -112,11 +112,11 @@ def read_raised(
 
 
 CAUSES = frozenset({"crashed", "hung"})
-"""Reasons of failures in which nothing was raised."""
+"""Reasons of failures without an exception."""
 
 
 def _last_of_chain(lines: list[str]) -> list[str]:
-    """Return the last exception of a chain."""
+    """Return the lines of the last exception of a chain."""
     for index in range(len(lines) - 1, -1, -1):
         line = lines[index]
         if (
@@ -129,7 +129,7 @@ def _last_of_chain(lines: list[str]) -> list[str]:
 
 
 def _message_lines(lines: Sequence[str]) -> list[str]:
-    """Return the last block of ``E`` lines."""
+    """Return the last block of lines that begin with ``E``."""
     block: list[str] = []
     inside = False
     for line in lines:
@@ -141,7 +141,10 @@ def _message_lines(lines: Sequence[str]) -> list[str]:
 
 
 def _plain_message_lines(lines: Sequence[str], message: str) -> list[str]:
-    """Return what follows a native traceback, else the message, where there are no ``E`` lines."""
+    """Return the message lines of a traceback that has no ``E`` lines.
+
+    They follow a native traceback; without one, they are the first line of `message`.
+    """
     last_frame = max((i for i, line in enumerate(lines) if _NATIVE.match(line)), default=-1)
     if last_frame >= 0:
         for index, line in enumerate(lines[last_frame + 1 :], last_frame + 1):
@@ -151,9 +154,9 @@ def _plain_message_lines(lines: Sequence[str], message: str) -> list[str]:
 
 
 def _words(exception: str, first: str, block: Sequence[str]) -> str:
-    """Return the first line of an assertion.
+    """Return the message in one line: the first line of a failed assertion, or else two lines.
 
-    Of others also the second line, which names the fault.
+    The second line of other exceptions names the fault.
     """
     if exception in EXPECTATIONS or first.startswith("assert "):
         return first
@@ -162,7 +165,7 @@ def _words(exception: str, first: str, block: Sequence[str]) -> str:
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Split into exception class, if there is one, and message."""
+    """Split a line into exception class (may be empty) and message."""
     found = _NAMED.match(message)
     if found is None:
         return "", message
@@ -174,7 +177,7 @@ def _split(message: str) -> tuple[str, str]:
 
 
 def _raised_at_end(lines: Sequence[str]) -> str:
-    """Return the class in the last line of the long style, ``tests/test_a.py:12: ValueError``."""
+    """Return the class in the last line of the long form, ``tests/test_a.py:12: ValueError``."""
     for line in reversed(lines):
         found = _LONG_END.match(line) if ":" in line else None
         if found and found["raised"]:
@@ -183,7 +186,7 @@ def _raised_at_end(lines: Sequence[str]) -> str:
 
 
 def _frames(lines: Sequence[str]) -> Iterator[_Frame]:
-    """Return every frame of the traceback, outermost first."""
+    """Yield every frame of the traceback, outermost first."""
     function = ""
     for line in lines:
         if ":" not in line and '", line ' not in line and not line.startswith("_ "):
@@ -213,7 +216,10 @@ _INSTALLED = re.compile(r".*(?:^|[\\/])(?:site|dist)-packages[\\/]")
 
 
 def _below_root(frames: Sequence[_Frame], nodeid: str) -> list[_Frame]:
-    """Return the frames with relative paths where that of the test tells the payload's folder."""
+    """Return the frames with paths relative to the payload's folder.
+
+    The folder is known if a frame's path ends with the path of the test.
+    """
     path = "/" + nodeid.partition("::")[0]
     found = (frame.path for frame in frames if frame.path.replace("\\", "/").endswith(path))
     root = next((one[: 1 - len(path)] for one in found), "")
@@ -221,7 +227,10 @@ def _below_root(frames: Sequence[_Frame], nodeid: str) -> list[_Frame]:
 
 
 def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, bool]:
-    """Return the product's last frame, else the tests' last one, and which of both it is."""
+    """Return the name of the deciding frame, and whether it belongs to the product.
+
+    It is the product's last frame, or else the tests' last frame.
+    """
     mine = [frame for frame in frames if _is_mine(frame.path, imports)]
     own = [frame for frame in mine if _is_products(frame.path, imports)]
     if own:
@@ -230,13 +239,13 @@ def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, boo
 
 
 def _is_mine(path: str, imports: Collection[str]) -> bool:
-    """Whether a file is the payload's, or installed by the product's distribution."""
+    """Whether the file belongs to the payload or to the product's installed distribution."""
     installed = _below_site(path)
     return _is_below(installed, imports) if installed else not _FOREIGN.search(path)
 
 
 def _is_products(path: str, imports: Collection[str]) -> bool:
-    """Whether a file of the payload or the product is no test's, as far as is known."""
+    """Whether a file of the payload or of the product is known to be no test's file."""
     installed = _below_site(path)
     if _TEST.search(installed or path):
         return False
@@ -244,25 +253,25 @@ def _is_products(path: str, imports: Collection[str]) -> bool:
 
 
 def _is_below(path: str, imports: Collection[str]) -> bool:
-    """Whether a path leads through one of the names that the product is imported by."""
+    """Whether the path has one of the product's import names as a part."""
     module = "." + path.replace("\\", ".").replace("/", ".")
     return any(f".{name}." in module for name in imports)
 
 
 def _below_site(path: str) -> str:
-    """Return the part of a path below the last ``site-packages``; empty if there is none."""
+    """Return the part of a path below the last ``site-packages``; empty without such a folder."""
     found = _INSTALLED.match(path) if "-packages" in path else None
     return path[found.end() :] if found else ""
 
 
 def _name(frame: _Frame, imports: Collection[str]) -> str:
-    """Return ``package.module.function``, the same from source and from a wheel."""
+    """Return ``package.module.function``; it is the same for source files and installed files."""
     module = ".".join(_module(frame.path, imports))
     return f"{module}.{frame.function}" if frame.function else module
 
 
 def _module(path: str, imports: Collection[str]) -> list[str]:
-    """Return the parts of a file's dotted name; its last one alone where its folder is unknown."""
+    """Return the parts of a module's dotted name; only the last part if the folder is unknown."""
     below = _below_site(path) or path
     parts = below.replace("\\", "/").removesuffix(".py").split("/")
     if parts[-1] in ("__init__", "__main__") and len(parts) > 1:
@@ -314,7 +323,7 @@ _RULES = (
 
 
 def classify(raised: Raised, reason: str = "") -> FailureClass:
-    """Return the probable origin of a failure by the first matching rule."""
+    """Return the probable origin of a failure: that of the first matching rule."""
     message = f"{raised.exception}: {raised.message}"[:_LINE]
     for kind, pattern in _RULES:
         if pattern.search(message):

@@ -1,4 +1,4 @@
-"""Flaky detection from a test's history of results."""
+"""Detection of flaky tests from their history of results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import KnownTestResponse
 
 IN_A_ROW = 3
-"""This many consecutive failures are a regression, not flakiness."""
+"""Number of consecutive failures that are a regression, not flakiness."""
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 _Z = 1.959963984540054
@@ -30,26 +30,28 @@ class ResultPoint:
     version: str
     """Version of the subject."""
     build: str
-    """Digest of what was tested (`subject_build.tested_build`): results of one build prove a
-    flaky test, those of two may be a break or its fix.
+    """Digest of the tested build (`cell.tested_build`).
+
+    Different results of one build prove that a test is flaky; those of two builds may be a
+    break or its fix.
     """
     platform: str
     outcome: TestOutcome
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of earlier tries in the same cell."""
+    """Outcomes of earlier tries of the test in the same cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRun(ResultPoint):
-    """A result of a test."""
+    """One result of a test, with its cell and its message."""
 
     __test__ = False
 
     cell: str
     at: datetime
-    """Launch time of the run; of ingested evidence, the stated time."""
+    """Launch time of the run; the stated time of ingested evidence."""
     test: int
-    """Number of the test under its name at that time."""
+    """Number of the test with its name at that time."""
     nodeid: str
     duration_s: float
     reason: str
@@ -62,35 +64,38 @@ class FlakyEvidence:
     """Evidence of flakiness in the history of a test."""
 
     passed_on_retry: int
-    """Results that failed and then passed in the same cell, with nothing changed. Certain."""
+    """Number of results that failed and then passed in the same cell with nothing changed."""
     mixed_builds: int
-    """Number of (build, platform) with both passes and failures."""
+    """Number of (build, platform) that have passes and failures."""
     flips: int
-    """Changes between pass and failure of one build on one platform, without lasting failures."""
+    """Number of changes between pass and failure, of one build on one platform.
+
+    Lasting failures are left out.
+    """
     chances: int
-    """Number of possible changes."""
+    """Number of changes that were possible."""
     results: int
-    """Results that passed or failed, without lasting failures."""
+    """Number of results that passed or failed, without lasting failures."""
     failures: int
-    """Failures that did not last, of builds that passed as well."""
+    """Number of failures of builds that also passed, without lasting failures."""
     min_failure_rate: float
-    """Lower bound (95 %) of the failure rate; the rank of the test."""
+    """Lower bound (95 %) of the failure rate; suspects are ranked by it."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether a result passed on retry."""
+        """Whether the evidence is certain: a result passed on retry."""
         return self.passed_on_retry > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryResponse:
-    """A test with its results."""
+    """A test with its results and the evidence of flakiness."""
 
     test: KnownTestResponse
-    """The test under its newest name."""
+    """The test with its newest name."""
     older_names: tuple[KnownTestResponse, ...]
     items: tuple[TestRun, ...]
-    """Newest first."""
+    """Results, newest first."""
     flaky: FlakyEvidence
 
 
@@ -98,11 +103,11 @@ def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     """Return the flakiness evidence of a test's history.
 
     Builds and platforms are evaluated separately: a build that never passed is broken, and the
-    next one may have fixed it. Three or more failures in a row are left out too. Skips, missing
-    and not run tests say nothing.
+    next build may have fixed it. Three or more failures in a row are left out. Skipped, missing
+    and not-run results are ignored.
 
     Args:
-        history: The oldest first.
+        history: The results, oldest first.
     """
     goes = [go for go in history if go.outcome in _GOOD | _BAD]
     retried = sum(1 for go in goes if go.outcome in _GOOD and _BAD.intersection(go.earlier))
@@ -135,7 +140,10 @@ def _without_breaks(results: Sequence[bool]) -> list[bool]:
 
 
 def wilson_lower(hits: int, of: int, z: float = _Z) -> float:
-    """Return the lower bound of a rate, by Wilson's score interval; 0 for no trials."""
+    """Return the lower bound of the rate `hits / of`, by Wilson's score interval.
+
+    The bound is 0 without trials.
+    """
     if of <= 0 or hits <= 0:
         return 0.0
     rate = min(hits / of, 1.0)
@@ -145,19 +153,19 @@ def wilson_lower(hits: int, of: int, z: float = _Z) -> float:
 
 
 class FlakySignal(StrEnum):
-    """The evidence by which a flaky test was detected, strongest first."""
+    """The strongest evidence of a flaky test."""
 
     RETRIED = "retried"
-    """It failed and passed in one cell with nothing changed."""
+    """The test failed and passed in one cell with nothing changed."""
     SPLIT = "split"
-    """It failed and passed with one build on one platform."""
+    """The test failed and passed with one build on one platform."""
 
 
 class FailureOrigin(StrEnum):
-    """Probable origin of a test's failures."""
+    """Probable origin of the failures of a flaky test."""
 
     INFRA = "infra"
-    """The machine, or what is installed on it."""
+    """The machine, or the software that is installed on it."""
     TEST = "test"
     """The test or the product."""
     BOTH = "both"
@@ -169,8 +177,9 @@ class DatedResult:
     """A result of a test, with its run and time."""
 
     go: ResultPoint
-    """The result; its platform is the cell's name, which includes the environment where there are
-    several.
+    """The result.
+
+    Its platform is the name of the cell, which includes the environment if there are several.
     """
     platform: str
     """The platform's id."""
@@ -183,27 +192,27 @@ class DatedResult:
 
     @property
     def is_retried(self) -> bool:
-        """Whether the test failed first, and then passed."""
+        """Whether the test failed first and then passed in the same cell."""
         return self.go.outcome in _GOOD and bool(_BAD.intersection(self.go.earlier))
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPair:
-    """The newest two results that prove flakiness; equal where it passed on retry."""
+    """The newest failure and pass that prove flakiness; the same result if it passed on retry."""
 
     bad: DatedResult
     good: DatedResult
 
 
 def flaky_signal(evidence: FlakyEvidence) -> FlakySignal | None:
-    """Return how a test shows flakiness; None if the test shows none."""
+    """Return the strongest evidence that a test is flaky; None if there is none."""
     if evidence.is_certain:
         return FlakySignal.RETRIED
     return FlakySignal.SPLIT if evidence.mixed_builds else None
 
 
 def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
-    """Return the probable origin of failures of these classes."""
+    """Return the probable origin of failures, from their numbers by class."""
     machine = kinds.get(FailureClass.INFRA, 0) + kinds.get(FailureClass.ENVIRONMENT, 0)
     code = kinds.get(FailureClass.PRODUCT, 0) + kinds.get(FailureClass.TEST, 0)
     if machine and code:
@@ -214,10 +223,10 @@ def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
 
 
 def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
-    """Return the newest two results that prove flakiness best; None if none do.
+    """Return the newest results that prove flakiness, a retry first; None if there are none.
 
     Args:
-        history: The oldest first.
+        history: The results, oldest first.
     """
     newest = [one for one in reversed(history) if one.is_bad or one.go.outcome in _GOOD]
     retried = next((one for one in newest if one.is_retried), None)
@@ -241,16 +250,16 @@ def suspects(
     *,
     most: int,
 ) -> tuple[list[int], int]:
-    """Return tests whose history may show flakiness, likeliest first, and their number.
+    """Return tests that may be flaky by their history, most likely first, and their number.
 
     Only failing tests are examined, so that few histories are read. A test that broke and was
-    fixed by another build is not a suspect.
+    fixed by another build is not returned.
 
     Args:
-        retried: Tests that passed on retry, once for each time.
-        failing: Test, place, and which of the place's cells it failed in.
-        ran: By place, the build of each of its cells.
-        most: So many at most.
+        retried: Tests that passed on retry, one entry for each time.
+        failing: Failing results: test, place, and position of the cell in `ran[place]`.
+        ran: The build of each cell, by place.
+        most: Maximum number of returned tests.
     """
     scores = Counter(retried)
     cells = Counter((place, build) for place, some in ran.items() for build in some)

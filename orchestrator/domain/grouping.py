@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return the values of (key, value) by key; keys and values keep their order."""
+    """Return the values of (key, value) pairs by key; keys and values keep their order."""
     found: dict[K, list[V]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)

@@ -1,4 +1,4 @@
-"""The schema of ``ingest.yaml``: notes of a person about uploaded artifacts."""
+"""The schema of ``ingest.yaml``: a person's notes about uploaded artifacts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class NotedSubject:
     name: str
     """The distribution's name."""
     version: str
-    """Quoted, since an unquoted 1.10 is the number 1.1."""
+    """The version; quoted, because an unquoted 1.10 is the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedSuite:
-    """A suite and the tests that belong to it."""
+    """A suite, and which tests belong to it."""
 
     __pydantic_config__ = STRICT
 
@@ -40,21 +40,21 @@ class NotedSuite:
     match: str
     """A path, or a pattern of node ids with ``*``."""
     title: str = ""
-    """Title in reports; derived from the id by default."""
+    """Title in reports; by default derived from the id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedJob:
-    """A job's name and artifact."""
+    """The title, kind and artifact of a job."""
 
     __pydantic_config__ = STRICT
 
     title: str = ""
     """Title in reports."""
     kind: JobKind | None = None
-    """The kind of job, where the artifact does not show it."""
+    """The kind of job; needed only if the artifact does not show it."""
     file: str = ""
-    """The artifact's path in the folder; by default the one named like the job."""
+    """Path of the artifact in the folder; by default the file with the name of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class NotedOutcome:
     word: Literal["not_available", "cancelled", "errored", "timed_out"]
     """The outcome."""
     reason: str
-    """One word: ``not_offered``, ``capacity``, ``quota`` ..."""
+    """The reason in one word, such as ``not_offered``, ``capacity`` or ``quota``."""
     detail: str = ""
-    """For a person."""
+    """An explanation for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class AddedAnnotation(AnnotationText):
     """An annotation in ``ingest.yaml``."""
 
     whole_run: bool = False
-    """Whether it applies to the whole run, not only to this platform."""
+    """Whether it refers to the whole run, not only to this platform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +86,26 @@ class IngestNotes:
     __pydantic_config__ = STRICT
 
     platform: Platform | str | None = None
-    """A platform as in a matrix, or the id of a catalogued one."""
+    """A platform with the keys of a matrix, or the id of a catalogued platform."""
     subject: NotedSubject | None = None
     """The validated subject."""
     date: str = ""
-    """When it was produced: a date, or a time as in RFC 3339."""
+    """Time of the results: a date or an RFC 3339 time."""
     environment: str = ""
     """Name of the environment; ``image`` by default."""
     suites: tuple[NotedSuite, ...] = ()
-    """Suites and their tests; the first match applies."""
+    """Suites with their tests; the first suite that matches a test applies."""
     jobs: dict[str, NotedJob] = field(default_factory=dict)
     """Jobs by id."""
     outcome: NotedOutcome | None = None
-    """Outcome of a platform without results."""
+    """The outcome of a platform without results."""
     machine: StatedMachine | None = None
-    """The machine and its cost."""
+    """The machine and its price."""
     annotations: tuple[AddedAnnotation, ...] = ()
-    """Narrative, fixes, recommendations, known issues."""
+    """Annotations: narratives, fixes, recommendations, known issues."""
 
     def dated_at(self) -> datetime | None:
-        """Return the time of the results, where the notes state it."""
+        """Return the stated time of the results; None if there is none."""
         return moment(self.date) if self.date else None
 
     def stated(self, *, cell: str, at: datetime) -> tuple[RunAnnotation, ...]:
@@ -114,13 +114,13 @@ class IngestNotes:
         return tuple(one.about("" if one.whole_run else cell, at=at) for one in told)
 
     def cause(self) -> tuple[Outcome, str, str] | None:
-        """Return (outcome, reason, detail) of a platform without results."""
+        """Return the stated (outcome, reason, detail); None if there is no stated outcome."""
         said = self.outcome
         return (Outcome(said.word), said.reason, said.detail) if said else None
 
 
 def check_notes(notes: IngestNotes) -> Iterator[Problem]:
-    """Return every error in well-formed notes."""
+    """Yield every problem of notes that match the schema."""
     dated = notes.dated_at()
     if notes.date and (dated is None or dated.year < _FIRST_YEAR):
         yield Problem(("date",), NO_TIME.format(notes.date))

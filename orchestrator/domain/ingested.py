@@ -1,4 +1,4 @@
-"""Ingested evidence: the artifacts it comes from, and their reliability."""
+"""Ingested evidence: its artifacts and their reliability."""
 
 from __future__ import annotations
 
@@ -20,52 +20,53 @@ class SourceState(StrEnum):
 
     READ = "read"
     INCONSISTENT = "inconsistent"
-    """Parsed, but its lines, announced and summed counts disagree."""
+    """Parsed, but the listed tests, the announced count and the summary disagree."""
     KEPT = "kept"
-    """No dialect recognises it: it is stored, and not used."""
+    """Stored and not used, because no dialect recognises it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An artifact and its parse result."""
+    """An artifact with the result of parsing it."""
 
     __pydantic_config__ = STRICT
 
     name: str
-    """Path below the uploaded folder or archive."""
+    """Path in the uploaded folder or archive."""
     digest: str
-    """sha256 of the bytes as they came."""
+    """sha256 of the uploaded bytes."""
     size_bytes: int
     state: SourceState = SourceState.KEPT
     dialect: str = ""
-    """``pytest-text 1``: name and version."""
+    """Name and version of the dialect, such as ``pytest-text 1``."""
     provenance: Provenance | None = None
     confidence: float = 0.0
-    """From 0 to 1: how certain the dialect is."""
+    """Certainty that the dialect is the right one, from 0 to 1."""
     jobs: tuple[str, ...] = ()
-    """Ids of its jobs."""
+    """Ids of the jobs that it has results of."""
     announced: int | None = None
-    """Number of tests that it announces."""
+    """Number of tests that the artifact announces."""
     named: int | None = None
-    """Number of tests that it names."""
+    """Number of tests that the artifact names."""
     summed: int | None = None
-    """Number of tests in its summary."""
+    """Number of tests in the artifact's summary."""
     stamps: tuple[str, ...] = ()
-    """The tested software that it prints: ``KernelPyTorch 0.4.5``."""
+    """Names and versions of the tested software in the artifact, such as ``KernelPyTorch 0.4.5``.
+    """
     remarks: tuple[str, ...] = ()
-    """Remarks for a person."""
+    """Remarks about the artifact for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A test with different outcomes in two artifacts. It counts once, as the worst."""
+    """A test with different outcomes in two artifacts; it counts once, with the worst outcome."""
 
     __pydantic_config__ = STRICT
 
     job: str
     nodeid: str
     sources: tuple[tuple[str, str], ...]
-    """(artifact, outcome's word)."""
+    """(artifact, outcome) of each artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class StatedMachine:
     __pydantic_config__ = STRICT
 
     place: str = ""
-    """Region or zone."""
+    """The region or zone."""
     instance_type: str = ""
     """The provider's instance type."""
     market: str = ""
@@ -91,39 +92,39 @@ class StatedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """Provenance of an ingested cell."""
+    """The sources and times of an ingested cell."""
 
     __pydantic_config__ = STRICT
 
     fingerprint: str
-    """sha256 of the whole upload: an identical upload is the same cell."""
+    """sha256 of the whole upload; an identical upload becomes the same cell."""
     ingested_at: datetime
     """Time of the upload."""
     dated_at: datetime
-    """Stated time of the results; the same as `ingested_at` by default."""
+    """Stated time of the results; by default equal to `ingested_at`."""
     is_dated: bool = False
-    """Whether a person or an artifact states the time."""
+    """Whether a person or an artifact states the time of the results."""
     sources: tuple[Source, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     repeated: int = 0
-    """Tests that occur in more than one artifact; each counts once."""
+    """Number of tests in more than one artifact; each counts once."""
     machine: StatedMachine | None = None
 
     @property
     def provenance(self) -> Provenance:
-        """Return the least reliable provenance of its sources."""
+        """The least reliable provenance of the sources."""
         order = (Provenance.TRANSCRIBED, Provenance.PARSED_TEXT, Provenance.STRUCTURED)
         found = {source.provenance for source in self.sources}
         return next((p for p in order if p in found), Provenance.STRUCTURED)
 
     @property
     def origin(self) -> str:
-        """``ingested (parsed text)``: what pages say beside the results."""
+        """The text that pages show beside the results: ``ingested (parsed text)``."""
         return f"ingested ({self.provenance.replace('_', ' ')})"
 
     @property
     def inconsistent(self) -> tuple[Source, ...]:
-        """Return the artifacts whose figures contradict their tests."""
+        """The artifacts whose figures contradict their tests."""
         return tuple(one for one in self.sources if one.state is SourceState.INCONSISTENT)
 
 
@@ -132,18 +133,18 @@ AnnotationKind = Literal["narrative", "fix", "recommendation", "known-issue", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnnotation:
-    """An annotation of a run: dated, signed, and checked against results."""
+    """An annotation of a run."""
 
     __pydantic_config__ = STRICT
 
     kind: AnnotationKind
     text: str
-    """Markdown, not trusted."""
+    """The text, in Markdown; not trusted."""
     author: str
     at: datetime
     title: str = ""
     cell: str = ""
-    """The cell that it refers to; empty for the whole run."""
+    """Name of the cell that it refers to; empty for the whole run."""
     files: tuple[str, ...] = ()
     problem: str = ""
     """The problem that a fix solves."""

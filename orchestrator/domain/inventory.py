@@ -1,4 +1,4 @@
-"""Inventory of a project's cloud resources, with the owner of each."""
+"""Inventory of a project's cloud resources with their owners."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from orchestrator.domain.machine import MachineState
 
 
 class Ownership(StrEnum):
-    """Owner of a resource, by the ledger and its tags."""
+    """Whether a resource has an owner, by the ledger and the resource's tags."""
 
     LEASED = "leased"
-    """An open lease holds it."""
+    """An open lease refers to it."""
     ORPHAN = "orphan"
-    """Tagged by this controller, without an open lease."""
+    """It has this controller's tags and no open lease."""
     EXPIRED = "expired"
-    """Owned by another controller of the project, past its expiry."""
+    """Another controller of the project owns it, and it is past its expiry."""
     FOREIGN = "foreign"
-    """Owned by another controller of the project, before its expiry."""
+    """Another controller of the project owns it, before its expiry."""
     SHARED = "shared"
-    """Shared by machines of the project, of which some exist."""
+    """Machines of the project share it, and some of them exist."""
     IDLE = "idle"
-    """Shared by machines of the project, of which none exists."""
+    """Machines of the project share it, and none of them exists."""
 
 
 DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
@@ -32,11 +32,11 @@ DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A cloud resource without an owner, at the janitor's last sweep."""
+    """A cloud resource without an owner, as found by the janitor's last sweep."""
 
     provider: str
     machine_id: str
-    """The id; a very long one is cut and ends with a hash."""
+    """The id; a very long id is cut and ends with a hash."""
     first_seen: datetime
 
 
@@ -47,21 +47,21 @@ class ResourceResponse:
     provider: str
     id: str
     kind: str
-    """``machine``, or what else costs or lingers: ``disk``, ``firewall`` ..."""
+    """Kind of resource: ``machine``, ``disk``, ``firewall`` or others that cost or remain."""
     state: MachineState
     ownership: Ownership
-    """The janitor ends ``orphan``, ``expired`` and ``idle`` ones."""
+    """The owner; the janitor terminates resources that are ``orphan``, ``expired`` or ``idle``."""
     run: str
     cell: str
-    """Cell name in the run; of another controller's machine, the cell id."""
+    """Name of the cell in the run; for another controller's machine, the cell's id."""
     attempt: str
     token: str
     controller: str
     expires_at: datetime | None
     first_seen: datetime | None
-    """When it was first seen without an owner."""
+    """When it was first found without an owner; None if it has one."""
     ends_after: datetime | None
-    """When the janitor will end it."""
+    """When the janitor will terminate it; None if it will not."""
     detail: str
     facts: Mapping[str, str]
     simulated: bool
@@ -80,29 +80,29 @@ class InventoryResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedMachine:
-    """A machine, or a disk or address of one, that the emergency stop found."""
+    """A machine, or its disk or address, that the emergency stop found."""
 
     provider: str
     id: str
     kind: str
     state: MachineState
-    """The provider's description before the request to end it."""
+    """The state before the request to terminate it."""
     run: str
-    """By its tag; empty if it has none."""
+    """Id of the run by its tag; empty without a tag."""
     failure: str
-    """Why the provider did not take the order to end it; empty if it did."""
+    """Why the provider refused the request to terminate it; empty if it accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """Result of the emergency stop: resources found and terminated, and clouds not read."""
+    """The result of the emergency stop."""
 
     items: tuple[StoppedMachine, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Providers whose inventory failed or is incomplete, with the reason."""
+    """Providers with a failed or incomplete inventory, with the reason."""
     asked: tuple[str, ...] = ()
-    """Providers with credentials; nothing is known of any other."""
+    """Providers with credentials; resources of other providers are not known."""
     cancelled: tuple[str, ...] = ()
-    """Ids of the runs that it cancelled."""
+    """Ids of the cancelled runs."""
     not_cancelled: str = ""
-    """Why runs were not cancelled, so that they may launch machines again; empty if all were."""
+    """Why runs were not cancelled and may launch machines again; empty if all were cancelled."""

@@ -1,4 +1,4 @@
-"""Known issues: owned, dated, expiring exceptions for failures. They change no count."""
+"""Known issues: dated exceptions for failures, each with an owner. They change no count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.domain.versions import canonical_name, version_fits
 
 @dataclass(frozen=True, slots=True)
 class IssueScope:
-    """Where a known issue applies; empty fields do not restrict."""
+    """The results that a known issue may apply to; an empty field does not restrict them."""
 
     __pydantic_config__ = STRICT
 
@@ -28,13 +28,13 @@ class IssueScope:
     jobs: tuple[Filled, ...] = ()
     """Job ids, or patterns with ``*``."""
     versions: Word = ""
-    """Versions of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
+    """Version specifiers of the subject, such as ``>=0.4.6,<0.5`` or ``==0.4.*``."""
     requires_package: Word = ""
-    """Applies only with this package installed: ``transformer-engine`` or ``pkg>=2``."""
+    """Package that must be installed, such as ``transformer-engine`` or ``pkg>=2``."""
 
 
 _PLACEHOLDER = re.compile(r"<[a-z]+>")
-"""What stands for a number, an address or a path in a masked message."""
+"""Placeholder of a number, an address or a path in a masked message."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _USUAL = "AssertionError"
 """The exception of most failing tests."""
@@ -42,11 +42,11 @@ _TEST_FRAMES = (
     *("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test_qz", "package.qz"),
     *("test_qz.py::test_qz", "tests/test_qz.py::test_qz", "tests/qz/test_qz.py::TestQz::test_qz"),
 )
-"""Frames of no test in particular: a pattern that matches one of them matches nearly every one."""
+"""Typical frames of tests; a pattern that matches one of them is too wide."""
 _SET = re.compile(r"\[[^]]*\]")
 _IN_MOST_FRAMES = re.compile(r"conftest|tests?|[^a-z0-9]")
 _SHORTEST = 3
-"""Minimum number of literal letters of a pattern; a shorter one fits most messages and frames."""
+"""Minimum number of literal letters of a pattern; a shorter one matches most frames."""
 
 
 def _is_wide_exception(pattern: str) -> bool:
@@ -54,7 +54,7 @@ def _is_wide_exception(pattern: str) -> bool:
 
 
 def _is_wide_frame(pattern: str) -> bool:
-    """Whether a pattern with wildcards names no function or file in particular."""
+    """Whether a pattern with wildcards matches frames of nearly every test."""
     if not set(pattern) & set("*?["):
         return False
     named = _IN_MOST_FRAMES.sub("", _SET.sub("", pattern.casefold()))
@@ -63,22 +63,22 @@ def _is_wide_frame(pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IssueMatch:
-    """Matching failures: a signature, or all given patterns."""
+    """What failures a known issue matches: a signature, or all of the given patterns."""
 
     __pydantic_config__ = STRICT
 
     signature: Word = ""
     """Signature id."""
     exception: Word = ""
-    """Exception class; ``*`` matches anything."""
+    """Pattern of the exception class; ``*`` matches any characters."""
     frame: Word = ""
-    """``package.module.function`` or a node id without parameters; ``*`` matches anything."""
+    """Pattern of the frame: ``package.module.function``, or a node id without parameters."""
     contains: Word = ""
-    """Text in the masked message or the exception's name; case does not matter."""
+    """Text in the exception's name and the masked message; case is ignored."""
 
     @property
     def is_anything(self) -> bool:
-        """Whether it matches every failure, or those of most exceptions and functions."""
+        """Whether it matches all failures, or those of most exceptions and frames."""
         words = _WORD.findall(_PLACEHOLDER.sub(" ", self.contains.casefold()))
         if self.signature.strip("* ") or any(word not in _USUAL.casefold() for word in words):
             return False
@@ -106,30 +106,30 @@ class KnownIssue:
     """A known issue."""
 
     id: str
-    """``KI-0001``."""
+    """Id, such as ``KI-0001``."""
     product: str
-    """The payload's name: signatures of other products do not match."""
+    """Name of the payload; failures of other products do not match."""
     title: str
     match: IssueMatch
     scope: IssueScope = field(default_factory=IssueScope)
     owner: str
     url: str = ""
-    """URL in a tracker."""
+    """URL of the issue in a tracker."""
     opened: date
     expires: date
     """The last day on which it applies."""
     max_failures: int | None = None
-    """Maximum results per run; further ones are new failures."""
+    """Maximum number of results per run; more results are new failures. None is no limit."""
     ended_at: datetime | None = None
-    """When a person ended it."""
+    """When a person ended it; None if nobody did."""
     ended_by: str = ""
     author: str = field(default="", metadata=LATER)
-    """Who added it: the name of their token at that time. Empty for issues of a policy."""
+    """The person who added it: name of their token at that time. Empty for issues of a policy."""
     author_token: str = field(default="", metadata=LATER)
-    """Id of the token; `SOCKET` for an operating-system user."""
+    """Id of that person's token; `SOCKET` for an operating-system user."""
 
     def is_expired(self, on: date) -> bool:
-        """Whether it has expired."""
+        """Whether it is expired or ended on this day."""
         return self.ended_at is not None or on > self.expires
 
 
@@ -138,7 +138,7 @@ class KnownIssueResponse(KnownIssue):
     """A known issue with its state on a day."""
 
     is_over: bool
-    """Whether it no longer applies."""
+    """Whether it is expired or ended."""
 
 
 def issue_answer(issue: KnownIssue, on: date) -> KnownIssueResponse:
@@ -151,19 +151,19 @@ class IssueState(StrEnum):
 
     APPLIES = "applies"
     EXCEEDED = "exceeded"
-    """More failures match than it allows."""
+    """More failures match than `max_failures` allows."""
     STALE = "stale"
-    """A test that failed so before ran, and nothing matched: it may be fixed."""
+    """No failure matches, although a test that failed so before ran: it may be fixed."""
     UNTRIED = "untried"
-    """None of the tests that failed so before ran."""
+    """No failure matches, and none of the tests that failed so before ran."""
     UNMATCHED = "unmatched"
-    """No failure of a test has ever matched."""
+    """No failure has ever matched, in this run or before."""
     EXPIRED = "expired"
-    """Its last day is over; `count` has the results that would match."""
+    """The last day is over; `count` is the number of results that would match."""
     ENDED = "ended"
-    """A person ended it; `count` has the results that would match."""
+    """A person ended it; `count` is the number of results that would match."""
     OUT_OF_SCOPE = "out_of_scope"
-    """Nothing in its scope ran."""
+    """No job in its scope ran."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -177,32 +177,32 @@ class FailingResult:
 
 @dataclass(frozen=True, slots=True)
 class IssueUse:
-    """A known issue in a run."""
+    """The state of a known issue in a run."""
 
     issue: KnownIssue
     state: IssueState
     count: int = 0
     """Number of matching results in the run."""
     expired_days: int = 0
-    """Days since it expired."""
+    """Number of days since it expired; 0 if it is not expired."""
     results: tuple[FailingResult, ...] = ()
-    """The matching results."""
+    """The matching results, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellScope:
-    """The jobs and packages of one cell, for comparison with scopes."""
+    """The jobs and packages of one cell, which scopes are compared with."""
 
     cell: str
     platform: str
     version: str
     jobs: tuple[str, ...]
-    """Jobs with at least one test that was not skipped or missing."""
+    """Jobs with at least one test that ran."""
     packages: Mapping[str, str]
 
 
 def fits(issue: KnownIssue, failure: Failure, packages: Mapping[str, str], *, on: date) -> bool:
-    """Whether the issue applies to a failing result: signature, scope and expiry."""
+    """Whether the known issue applies to a failing result, by match, scope and expiry."""
     return not issue.is_expired(on) and _is_meant(issue, failure, packages, {})
 
 
@@ -214,14 +214,14 @@ def uses(
     on: date,
     successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[IssueUse, ...]:
-    """Return the state of each known issue in a run; those out of scope are left out.
+    """Return the state of each known issue in a run, except for those out of scope.
 
     Args:
-        issues: In any order.
+        issues: The known issues, in any order.
         failures: Every failing result of the run.
-        ran: What ran in each cell.
-        on: The day that expiry is measured on.
-        successors_of: By id of an old signature, those that its failures have now.
+        ran: The jobs that ran, by cell.
+        on: The day for which expiry is decided.
+        successors_of: By id of an old signature, the signatures that its failures have now.
     """
     packages = {cell.cell: cell.packages for cell in ran}
     kinds = grouped((kind_of(failure), failure) for failure in failures)
@@ -250,12 +250,12 @@ def states_by_result(used: Iterable[IssueUse]) -> Mapping[FailingResult, Mapping
 
 
 def with_tests(used: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple[IssueUse, ...]:
-    """Return the issues; one without a match is stale only if a test that it is about ran.
+    """Return the states, corrected by whether tests of issues without a match ran.
 
     Args:
-        used: Known issues in a run.
-        tests_ran: By issue id, whether a test that failed so before ran; without the issues that
-            no failure has ever matched.
+        used: The known issues of a run.
+        tests_ran: By issue id, whether a test that failed so before ran; without issues that no
+            failure has ever matched.
     """
     return tuple(
         replace(use, state=without_match(tests_ran.get(use.issue.id)))
@@ -266,14 +266,20 @@ def with_tests(used: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple
 
 
 def without_match(has_run: bool | None) -> IssueState:
-    """Return the state of an issue without a matching failure, by whether a test of it ran."""
+    """Return the state of a known issue without a match.
+
+    `has_run` is whether a test that failed so before ran; None if there is no such test.
+    """
     if has_run is None:
         return IssueState.UNMATCHED
     return IssueState.STALE if has_run else IssueState.UNTRIED
 
 
 def kind_of(failure: Failure) -> tuple[str, str, str, str]:
-    """Return the key of failures in one run to which the same known issues apply."""
+    """Return a key of failures: the same known issues apply to failures with equal keys.
+
+    All failures must be of one run.
+    """
     return failure.signature.id, failure.job, failure.cell, failure.version
 
 
@@ -283,7 +289,7 @@ def applying(
     packages: Mapping[str, str],
     successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[str, ...]:
-    """Return the ids of issues that apply to a failing result."""
+    """Return the ids of the known issues that apply to a failing result."""
     at_work = (use.issue for use in uses_ if use.state in (IssueState.APPLIES, IssueState.EXCEEDED))
     return tuple(i.id for i in at_work if _is_meant(i, failure, packages, successors_of or {}))
 
@@ -316,9 +322,9 @@ def is_match(
     signature: Signature,
     successors_of: Mapping[str, Collection[str]] | None = None,
 ) -> bool:
-    """Whether a signature matches; an empty match matches none."""
+    """Whether a signature matches; an empty `IssueMatch` matches none."""
     wanted = match.signature
-    # Told first: most failures differ from most issues in this alone.
+    # This is compared first, because most failures differ from most issues in the signature alone.
     if (
         wanted
         and signature.id != wanted
@@ -336,7 +342,7 @@ def is_match(
 
 
 def in_scope(issue: KnownIssue, where: CellScope) -> bool:
-    """Whether the scope includes the subject, platform and job."""
+    """Whether the scope includes the cell: its subject's version, platform, jobs and packages."""
     scope = issue.scope
     return (
         _any_like(scope.platforms, (where.platform,))
@@ -363,6 +369,6 @@ def _has_package(requested: str, packages: Mapping[str, str]) -> bool:
 
 
 def split_requirement(requested: str) -> tuple[str, str]:
-    """Split ``name>=1.2`` into name and versions."""
+    """Split a requirement such as ``name>=1.2`` into (name, version specifiers)."""
     name = re.split(r"[<>=!~\s]", requested.strip(), maxsplit=1)[0]
     return name, requested.strip()[len(name) :].strip()

@@ -1,4 +1,4 @@
-"""The plan of a launch, and its sentences for pages and terminal."""
+"""The plan of a launch, and its sentences for pages and the terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INDEX_ADVICE = (
     " payload.toml: `[env.image]` in place of `[setup]`, or the `[env.NAME]` that it has)"
 )
 SHIPPED_LIMIT_BYTES = 3 * GIGABYTE
-"""`limits.max_shipped_gb`, where a matrix does not say it."""
+"""Default of `limits.max_shipped_gb`, in bytes."""
 _NAMED = 4
 
 
 def over_limit(size_bytes: int, limit_bytes: int) -> str:
-    """Return why so much is not sent to a machine, and what to do."""
+    """Return why this upload to a machine is refused, with advice."""
     return (
         f"{size(size_bytes)} are more than limits.max_shipped_gb of {size(limit_bytes)}: they "
         "would be sent while the machine is billed; name a build without CUDA where the machine "
@@ -36,75 +36,77 @@ class PlannedCell:
 
     cell: CellPlan
     places: tuple[Place, ...]
-    """Places in the order in which they would be tried."""
+    """Places in the order in which they are tried."""
     worst_usd: Decimal | None
-    """Maximum cost of one attempt, at the most expensive of its places.
+    """Maximum cost of one attempt in US dollars, at the most expensive of the places.
 
-    None if no price is known, or if it may go where none is.
+    None if no price is known, or if the cell may use a place without a known price.
     """
     note: str = ""
-    """Why no machine is rented for it, such as the provider's message; empty if one may be."""
+    """Why no machine is rented for it, such as the provider's message; empty otherwise."""
     image: str = ""
-    """The name of the image at its first place; empty if it is unknown."""
+    """Name of the image at the first place; empty if it is unknown."""
 
     @property
     def is_offered(self) -> bool:
-        """Whether the provider offers it at all; otherwise it costs nothing."""
+        """Whether the provider offers a machine for it; otherwise it costs nothing."""
         return not (self.note and self.worst_usd == 0)
 
     @property
     def is_launchable(self) -> bool:
-        """Whether it can be launched now.
+        """Whether the cell can be launched now.
 
-        A cell that no place offers can be launched, too: it ends as unavailable.
+        A cell without an offer can be launched, too; it ends with the outcome
+        `not_available`.
         """
         return not (self.note and self.is_offered)
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """Result of the check of one of your own hosts."""
+    """Result of the check of one of the user's own hosts."""
 
     platform: str
     host: str
-    """``user@address:port``."""
+    """Address of the host, as ``user@address:port``."""
     failure: str = ""
-    """Why no cell could run there; empty if it could."""
+    """Why no cell can run on the host; empty if cells can run."""
     pythons: tuple[str, ...] = ()
-    """Interpreters that its jobs would use, with their versions."""
+    """Interpreters on the host that jobs would use, with their versions."""
     devices: tuple[str, ...] = ()
-    """Accelerators that it has."""
+    """Accelerators of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """The upload to a cell's machine, during which the machine is billed."""
+    """The upload to the machine of a cell, which is billed meanwhile."""
 
     cell: str
     payload_bytes: int
-    """Packed size of the payload."""
+    """Bytes of the payload's archive."""
     wheel_bytes: int
-    """Size of the subject's wheel; 0 without one."""
+    """Bytes of the subject's wheel; 0 without a wheel."""
     packages: tuple[str, ...]
-    """Requirements of its environment; what the machine has of them is not sent."""
+    """Requirements of the environment; packages that the machine already has are not sent."""
     packages_bytes: int | None
-    """Bytes of the packages' wheels, as far as they are known; None if nothing is known."""
+    """Known bytes of the packages' wheels; None if none is known."""
     has_index: bool = False
-    """Whether the machine may install them from its own index instead."""
+    """Whether the machine may install the packages from its own index instead."""
     files: int = 0
-    """Number of the packages' wheels."""
+    """Number of wheels of the packages."""
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Packages whose size or needs are unknown, with the reason."""
+    """Packages of unknown size or with unknown requirements, with the reason."""
     machine: str = ""
-    """The Python that the packages are for: of its last machine, or as assumed."""
+    """The Python that the packages are selected for: that of the last machine, or an assumed one.
+    """
     image: str = ""
-    """The image of the machine; empty if it is unknown."""
+    """Name of the machine's image; empty if it is unknown."""
     refusal: str = ""
-    """Why no machine is rented for this; empty if one is."""
+    """Why no machine is rented for this upload; empty if one is."""
 
     @property
     def sentence(self) -> str:
-        """The upload in words: files, size, and source."""
+        """The upload in words: number of files, size, and source."""
         files = 1 + bool(self.wheel_bytes) + self.files
         known = self.payload_bytes + self.wheel_bytes + (self.packages_bytes or 0)
         parts = [f"payload {size(self.payload_bytes)}"]
@@ -132,32 +134,32 @@ def _some(names: Sequence[str]) -> str:
 
 
 def shipments_in_words(shipments: Iterable[Shipment]) -> list[str]:
-    """Return one sentence for all cells that are sent the same."""
+    """Return a sentence for each distinct upload, with the cells that get it."""
     cells = grouped((shipment.sentence, shipment.cell) for shipment in shipments)
     return [f"sent to {', '.join(names)}: {sentence}" for sentence, names in cells.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What launching a matrix would do and cost at most, before anything is launched."""
+    """What a launch of a matrix would do, with its maximum cost; made before the launch."""
 
     payload: str
     """Digest of the payload's archive."""
     max_usd: Decimal | None
-    """Cost limit of the matrix."""
+    """Cost limit of the matrix in US dollars; None without a limit."""
     cells: tuple[PlannedCell, ...]
     headroom: tuple[Headroom, ...] = ()
-    """Use of each quota by all machines, at the first place of each cell."""
+    """Demand of all machines on each quota, at the first place of each cell."""
     warnings: tuple[str, ...] = ()
-    """Warnings for a person before the launch."""
+    """Warnings for a person to read before the launch."""
     hosts: tuple[HostCheck, ...] = ()
-    """Checks of your own hosts, where they were requested."""
+    """Checks of the user's own hosts, if they were requested."""
     shipments: tuple[Shipment, ...] = ()
-    """What is sent to the machine of each cell."""
+    """The uploads to the machines of the cells."""
 
     @property
     def worst_usd(self) -> Decimal | None:
-        """Maximum cost of one attempt of every cell; None if a price is unknown."""
+        """Maximum cost of one attempt of every cell, in US dollars; None if a price is unknown."""
         total = Decimal(0)
         for cell in self.cells:
             if cell.worst_usd is None:
@@ -167,11 +169,11 @@ class Plan:
 
     @property
     def known_usd(self) -> Decimal:
-        """Known part of the cost of one attempt of every cell."""
+        """Known part of the cost of one attempt of every cell, in US dollars."""
         return sum((cell.worst_usd for cell in self.cells if cell.worst_usd), Decimal(0))
 
     def rented(self, traits: Mapping[str, ProviderTraits]) -> list[PlannedCell]:
-        """Return cells that cost money, including those of unknown providers."""
+        """Return the cells that cost money, with those of unknown providers."""
 
         def is_rented(provider: str) -> bool:
             return provider not in traits or traits[provider].rented
@@ -182,7 +184,8 @@ class Plan:
 def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | None) -> str:
     """Return the number of cells and jobs, and the maximum cost.
 
-    ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``; a cost of None is unknown.
+    For example ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``. A `worst_usd` of
+    None is an unknown cost.
     """
     limit = f" (limit {price(max_usd)})" if max_usd is not None else ""
     cost = "free" if worst_usd == 0 else f"{cost_of_attempt(worst_usd)}{limit}"
@@ -190,16 +193,16 @@ def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | 
 
 
 def cost_of_attempt(worst_usd: Decimal | None) -> str:
-    """Return ``at most $4.02 an attempt``; ``at an unknown cost`` if it is None."""
+    """Return ``at most $4.02 an attempt``, or ``at an unknown cost`` for None."""
     return (
         "at an unknown cost" if worst_usd is None else f"at most {most_usd(worst_usd)} an attempt"
     )
 
 
 def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
-    """Return a warning where `limits.max_usd` is too low for one attempt of every cell.
+    """Return a warning if `limits.max_usd` is too low for one attempt of every cell.
 
-    Else empty.
+    The warning is empty otherwise.
     """
     if max_usd is None or known_usd <= max_usd:
         return ""
@@ -210,20 +213,20 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
 
 
 def cautions(providers: Iterable[str], traits: Mapping[str, ProviderTraits]) -> list[str]:
-    """Return the cautions of the plan's providers."""
+    """Return the cautions of the given providers, one line for each provider."""
     named = sorted({name for name in providers if name in traits and traits[name].caution})
     return [f"{name}: {traits[name].caution}" for name in named]
 
 
 def free_of(limit: int | None, used: int | None) -> str:
-    """Return how much of a quota is free: ``4 of 16``, or ``unknown``."""
+    """Return the free part of a quota: ``4 of 16``, or ``unknown``."""
     if limit is None or used is None:
         return "unknown"
     return f"{max(0, limit - used)} of {limit}"
 
 
 def hourly(total_usd: Decimal | None) -> str:
-    """Return the price of a place: ``$1.006/h``, ``free`` or ``price unknown``."""
+    """Return the hourly price in words: ``$1.006/h``, ``free`` or ``price unknown``."""
     if total_usd is None:
         return "price unknown"
     return f"{price(total_usd)}/h" if total_usd else "free"

@@ -1,4 +1,4 @@
-"""Foreign reports, and findings of the linter in them."""
+"""Reports of other programs, and the linter's findings in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ForeignDocument:
     __pydantic_config__ = STRICT
 
     name: Annotated[str, ValueLimits(min_length=1, max_length=200)]
-    """File name, for findings."""
+    """Name of the file, for the findings."""
     text: Annotated[str, ValueLimits(max_length=LARGEST_TEXT)]
     replaced: Annotated[int, ValueLimits(ge=0, le=LARGEST_TEXT)] = 0
     """Number of bytes that were not UTF-8 and were replaced."""
@@ -37,7 +37,7 @@ class DocumentFinding:
     rule: str
     document: str
     line: int
-    """From 1."""
+    """Line number, from 1."""
     message: str
     """One sentence of plain text."""
     advice: str
@@ -52,7 +52,7 @@ class LintResponse:
     counts: Mapping[str, int]
     """Number of findings by level."""
     run: str | None
-    """The run that the documents were compared with."""
+    """Id of the run that the documents were compared with; None without a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class AnnotationConflict:
     """A contradiction between an annotation and the results of its run."""
 
     level: str
-    """``error``: they contradict it. ``warning``: nothing backs it."""
+    """``error``: the results contradict it; ``warning``: no result supports it."""
     message: str
     """One sentence of plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedAnnotation(RunAnnotation):
-    """An annotation with its contradictions to the results."""
+    """An annotation with its conflicts with the results."""
 
     doubts: tuple[AnnotationConflict, ...]

@@ -1,4 +1,4 @@
-"""Names and addresses by which a computer reaches only itself."""
+"""Detection of loopback names and addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or an address, with or without brackets, is this computer's loopback."""
+    """Whether a host name or address, with or without brackets, is this computer's loopback."""
     try:
         return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:

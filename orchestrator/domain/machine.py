@@ -1,21 +1,16 @@
 """Machines: launch, endpoints, states and errors of providers.
 
-Errors are typed by what the caller should do next::
+Errors are typed by what the caller has to do next::
 
-    MachineError
-    |- ProviderError              a provider refused or failed
-    |  |- CapacityError           none left here now: try the next place
-    |  |- QuotaError              our limit is reached: skip the region, or the project
-    |  |- NotOfferedError         the provider does not sell this: declare it not available
-    |  |- ProviderUnavailableError  throttled or broken: the same call later, with the same token
-    |  `- CredentialsError        stop, and tell a person
-    |     (ConfigError: the request itself is wrong: stop, and tell a person)
-    `- ShellError                 the machine could not be spoken to
-       |- UnreachableError        no connection now: look again until the deadline
-       |- HostKeyError            another machine answered: never connect
-       |- AuthenticationError     the machine refuses our key
-       |- ConnectionLostError     cut in the middle: the answer is unknown, attach again
-       `- CommandTimeoutError     no answer in time: the answer is unknown
+MachineError |- ProviderError a provider refused or failed | |- CapacityError no capacity at this
+place now: try the next place | |- QuotaError our quota is used up: skip the region or the project |
+|- NotOfferedError the provider does not sell this: the cell is not available | |-
+ProviderUnavailableError throttled or broken: repeat the call later, same token | `-
+CredentialsError stop, and notify a person | (ConfigError: the request itself is wrong: stop, and
+notify a person) `- ShellError the connection to the machine failed |- UnreachableError no
+connection now: try again until the deadline |- HostKeyError another machine answered: never connect
+|- AuthenticationError the machine refuses our key |- ConnectionLostError broken during a command:
+the result is unknown, attach again `- CommandTimeoutError no answer in time: the result is unknown
 """
 
 from __future__ import annotations
@@ -32,29 +27,29 @@ from orchestrator.domain.matrix import Host, Platform
 
 
 class Extent(StrEnum):
-    """The extent of a refusal beyond the requested place."""
+    """The places that a refusal applies to, starting with the requested place."""
 
     PLACE = "place"
     ZONE = "zone"
-    """Every place of the zone."""
+    """Every place in the same zone."""
     MARKET = "market"
-    """Every place of the same region and market."""
+    """Every place with the same region and market."""
     REGION = "region"
     PROJECT = "project"
-    """Every place of this provider."""
+    """Every place of the same provider."""
 
 
 class MachineError(Exception):
-    """A machine operation failed; the message is written for a person."""
+    """An operation on a machine failed; the message is for a person."""
 
 
 class ProviderError(MachineError):
-    """A provider refused or failed.
+    """A provider refused a request or failed.
 
     Args:
-        message: For a person: what was asked, where, what came back, what to do.
-        code: The provider's own word for it, ``VcpuLimitExceeded``.
-        extent: How far it reaches.
+        message: For a person: the request, the place, the answer and advice.
+        code: The provider's error code, such as ``VcpuLimitExceeded``.
+        extent: The places that the refusal applies to.
     """
 
     def __init__(self, message: str, *, code: str = "", extent: Extent = Extent.PLACE) -> None:
@@ -64,7 +59,7 @@ class ProviderError(MachineError):
 
 
 class CapacityError(ProviderError):
-    """The place has no capacity now; another place may."""
+    """The place has no capacity now; another place may have some."""
 
 
 class QuotaError(ProviderError):
@@ -77,7 +72,7 @@ class NotOfferedError(ProviderError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """The meaning of a provider's error code."""
+    """The meaning of an error code of a provider."""
 
     error: type[ProviderError]
     extent: Extent = Extent.PLACE
@@ -94,10 +89,10 @@ class CredentialsError(ProviderError):
 
 
 class PartialInventoryError(ProviderUnavailableError):
-    """Some regions or zones are silent, or denied by a policy: their resources are unknown.
+    """Some regions or zones did not answer or are forbidden, so that their resources are unknown.
 
     Args:
-        machines: What the others have.
+        machines: The resources of the other regions and zones.
         gaps: The reason by region or zone.
     """
 
@@ -108,7 +103,7 @@ class PartialInventoryError(ProviderUnavailableError):
         self.gaps = gaps
 
     def hides(self, place: str) -> bool:
-        """Return whether a machine at the place would not be listed."""
+        """Whether a machine at the place would be missing from the inventory."""
         return any(place.startswith(gap) for gap in self.gaps)
 
 
@@ -120,7 +115,7 @@ def whole_inventory(machines: tuple[Machine, ...], gaps: Mapping[str, str]) -> t
 
 
 class ForeignMachineError(ProviderError):
-    """A lease names a machine that was not launched for it; it is not ended."""
+    """A lease names a machine that was not launched for it; that machine is not terminated."""
 
 
 class ConfigError(ProviderError):
@@ -128,11 +123,11 @@ class ConfigError(ProviderError):
 
 
 class PlatformError(ConfigError):
-    """A platform's key has a value that its provider never accepts.
+    """A platform's key has a value that the provider never accepts.
 
     Args:
         path: Keys and indexes within the platform.
-        message: The value, and what is possible.
+        message: The value and the possible values.
     """
 
     def __init__(self, path: Path, message: str) -> None:
@@ -143,7 +138,7 @@ class PlatformError(ConfigError):
 def platform_problems(
     platform: Platform, readers: Iterable[Callable[[Platform], object]]
 ) -> tuple[Problem, ...]:
-    """Return the first PlatformError of each reader of the platform's keys, each once."""
+    """Return the first PlatformError of each reader of platform keys, without repetitions."""
     found: dict[Problem, None] = {}
     for read in readers:
         try:
@@ -157,8 +152,8 @@ class ShellError(MachineError):
     """The connection to the machine failed.
 
     Args:
-        message: For a person: where, what came back, what to do.
-        in_short: What kept the machine from being reached, if it is not the class's own.
+        message: For a person: the place, the answer and advice.
+        in_short: The failure in a few words; by default the words of the class.
     """
 
     in_short = "no answer"
@@ -173,13 +168,13 @@ class UnreachableError(ShellError):
 
 
 class ClosedPortError(UnreachableError):
-    """The machine answers that nothing listens at its port."""
+    """The machine refused the connection, because no program listens at the port."""
 
     in_short = "connection refused"
 
 
 class NoSessionError(UnreachableError):
-    """The machine is connected, and refuses another session beside those that are open."""
+    """The machine is connected, but allows no further session."""
 
     in_short = "no further session"
 
@@ -197,22 +192,22 @@ class AuthenticationError(ShellError):
 
 
 class ConnectionLostError(ShellError):
-    """The connection broke during a command, whose outcome is unknown."""
+    """The connection broke during a command; the result of the command is unknown."""
 
     in_short = "connection lost"
 
 
 class CommandTimeoutError(ShellError):
-    """A command exceeded its time limit; its outcome is unknown."""
+    """A command exceeded its time limit; its result is unknown."""
 
 
 @runtime_checkable
 class Refusing(Protocol):
-    """A provider on which a controller may run no jobs at all."""
+    """A provider on which a controller may be unable to run jobs."""
 
     @property
     def refusal(self) -> str:
-        """Why it runs none, and what to do instead; empty if it does."""
+        """Why the controller runs no jobs on it, with advice; empty if it does."""
         ...
 
 
@@ -220,7 +215,7 @@ class MachineState(StrEnum):
     """State of a machine as its provider reports it."""
 
     REQUESTED = "requested"
-    """Requested and not granted; the provider may still refuse."""
+    """The machine is requested and not granted; the provider may still refuse."""
     BOOTING = "booting"
     READY = "ready"
     STOPPING = "stopping"
@@ -229,11 +224,11 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
-    """The computer that the controller runs on."""
+    """The endpoint of the computer that the controller runs on."""
 
     hostname: str
     account: str = ""
-    """The account that jobs run as; empty for the controller's own user."""
+    """The account that runs the jobs; empty for the controller's own user."""
     kind: str = "local"
 
 
@@ -246,19 +241,19 @@ class SshEndpoint:
     host_key: str
     """The accepted host key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
     key_file: str = ""
-    """File name of the private key below ``HOME/keys``; empty if the lease holds it."""
+    """File name of the private key in ``HOME/keys``; empty if the lease has the key."""
     port: int = 22
     lease: str = ""
-    """The lease whose key pair is used."""
+    """Id of the lease whose key pair is used."""
     bastion: Host | None = None
-    """The host that connections go through; its key is a file below ``HOME/keys``."""
+    """The host that connections go through; its private key is a file in ``HOME/keys``."""
     proxy_command: tuple[str, ...] = ()
-    """Program and arguments whose standard input and output are a connection to the SSH port."""
+    """A program with its arguments; its standard input and output are connected to the SSH port."""
     kind: str = "ssh"
 
     @property
     def label(self) -> str:
-        """``user@address:port``, and the bastion or program that is in between."""
+        """``user@address:port``, with the bastion or program that the connection goes through."""
         shown = f"[{self.address}]" if ":" in self.address else self.address
         way = f"{self.user}@{shown}:{self.port}"
         if self.bastion is not None:
@@ -268,7 +263,7 @@ class SshEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class FakeEndpoint:
-    """A machine that exists only in memory."""
+    """The endpoint of a machine that exists only in memory."""
 
     machine_id: str
     kind: str = "fake"
@@ -279,84 +274,85 @@ Endpoint = LocalEndpoint | SshEndpoint | FakeEndpoint
 
 @dataclass(frozen=True, slots=True)
 class SshAddress:
-    """SSH address of a rented machine; its lease holds the keys."""
+    """SSH address of a rented machine; the lease has the keys."""
 
     address: str
     user: str
     port: int = 22
     host_key: str = ""
-    """Published by the machine through its provider; empty if the injected one applies."""
+    """The host key that the machine reported through its provider; empty if ours was injected."""
     proxy_command: tuple[str, ...] = ()
-    """As `SshEndpoint.proxy_command`; empty if the address is reached itself."""
+    """As `SshEndpoint.proxy_command`; empty if the address is reached directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as its provider describes it, or another billable resource."""
+    """A machine, or another billable resource, as its provider reports it."""
 
     id: str
-    """The provider's reference, as ``us-east-1/i-0abc``."""
+    """The provider's id, such as ``us-east-1/i-0abc``."""
     token: str
     state: MachineState
     endpoint: SshAddress | Endpoint | None = None
-    """How to connect; None until it is known."""
+    """The address to connect to; None until it is known."""
     detail: str = ""
     """The provider's description of the state."""
     ended: str = ""
-    """Why it ended without a request: ``preempted``, ``capacity``, ``deadline``, ``failed``, or
-    empty.
-    """
+    """Why it ended without our request: ``preempted``, ``capacity``, ``deadline`` or ``failed``;
+    otherwise empty."""
     ended_at: datetime | None = None
-    """When billing ended by the provider's clock; without such a time, when the state was first
-    reported. None while it is billed or unknown.
+    """When billing ended, by the provider's clock, or else when the end was first reported.
+
+    None while it is billed, or if the end is unknown.
     """
     extent: Extent = Extent.PLACE
-    """Extent of the refusal that ended it, where there was one."""
+    """Extent of the refusal that ended it, if it was refused."""
     kind: str = "machine"
-    """``machine``, or another billable resource: ``disk``, ``address``, ``firewall`` ..."""
+    """``machine``, or another billable resource: ``disk``, ``address``, ``firewall`` and others."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """The tags of `LaunchRequest.tags` that it has."""
+    """Its tags, among those of `LaunchRequest.tags`."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts of the provider: ``instance_id, instance_type, zone, market, image_id, image_name``."""
+    """Facts from the provider: ``instance_id, instance_type, zone, market, image_id, image_name``.
+    """
     simulated: bool = False
-    """Whether its provider is an emulation."""
+    """Whether the provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place for a launch, with its prices."""
+    """A place where a machine may be launched, with its prices."""
 
     name: str
     """Unique within the platform: a location, a host's ``address:port``, or ``local``."""
     exclusive: bool = False
-    """Whether only one lease at a time may hold it (a host of a pool)."""
+    """Whether only one lease at a time may use it, as for a host of a pool."""
     price_usd_per_hour: Decimal | None = None
-    """Price of the machine alone; None when it is unknown."""
+    """US dollars per hour of the machine alone; None if the price is unknown."""
     disk_usd_per_hour: Decimal = Decimal(0)
     address_usd_per_hour: Decimal = Decimal(0)
     minimum_s: int = 0
-    """Minimum billed seconds of the machine's price."""
+    """Minimum number of seconds for which the machine is billed."""
     priced: str = ""
     """Source and date of the prices."""
     priced_at: datetime | None = None
-    """When the machine's price was read; None if it does not age."""
+    """When the machine's price was read; None if the price does not age."""
     region: str = ""
     zone: str = ""
     market: str = ""
     """``spot`` or ``on-demand``."""
     instance_type: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Provider-specific launch options (fields of a host ...)."""
+    """Options of the launch that only the provider knows, such as fields of a host."""
 
     @property
     def usd_per_hour(self) -> Decimal | None:
-        """Total price per hour; None when the machine's price is unknown."""
+        """Total US dollars per hour; None if the machine's price is unknown."""
         if self.price_usd_per_hour is None:
             return None
         return self.price_usd_per_hour + self.disk_usd_per_hour + self.address_usd_per_hour
 
     def is_within(self, other: Place, extent: Extent) -> bool:
-        """Whether a refusal at the other place applies to this one."""
+        """Whether a refusal with this extent at the other place applies to this place."""
         match extent:
             case Extent.PLACE:
                 return self.name == other.name
@@ -371,7 +367,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """SSH keys of a lease, generated before its machine exists."""
+    """The SSH keys of a lease, created before its machine."""
 
     public_key: str
     """The key that the machine accepts, ``ssh-ed25519 AAAA...``."""
@@ -380,44 +376,44 @@ class Login:
     host_public_key: str
     """The host key that the machine presents."""
     host_private_key: str = field(repr=False)
-    """Injected where the provider supports it."""
+    """The private host key; injected into the machine if the provider supports that."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A request for exactly one machine."""
+    """The request for exactly one machine."""
 
     token: str
-    """Idempotency token: the same token never creates a second machine."""
+    """Idempotency token; repeated requests with the same token create only one machine."""
     place: Place
     platform: Platform
-    """The row of the matrix."""
+    """The platform of the matrix."""
     tags: Mapping[str, str]
     """``seatrial-project, -controller, -run, -cell, -attempt, -token, -expires-at`` (epoch)."""
     login: Login | None = None
-    """None if the provider's machines have their own keys."""
+    """The SSH keys; None if the provider's machines have their own keys."""
     expires_at: datetime | None = None
-    """When the machine terminates itself, where its cloud or its timer supports that."""
+    """When the machine terminates itself, if its cloud or its own timer supports that."""
     asked_at: datetime | None = None
-    """Time of the first request, equal in every repetition."""
+    """Time of the first request; equal in all repetitions."""
 
 
 class Provider(Protocol):
-    """Rents and returns machines. Methods return immediately, without waiting for the cloud."""
+    """Rents and returns machines. Methods do not wait until the cloud has finished."""
 
     def launch(self, request: LaunchRequest) -> Machine:
         """Request a machine; the same token returns the same machine. Raises ProviderError."""
         ...
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the machine's present state, with its token and tags; TERMINATED if it is unknown.
+        """Return the machine with its current state, token and tags; TERMINATED if it is unknown.
 
-        A machine of a lease is ended only if its token is the lease's.
+        Callers terminate the machine of a lease only if the token is that of the lease.
         """
         ...
 
     def terminate(self, machine_id: str) -> None:
-        """Begin to terminate the machine; no error where it is already gone."""
+        """Request the termination of the machine; no error if it is already gone."""
         ...
 
     def inventory(self) -> Iterable[Machine]:
@@ -430,94 +426,101 @@ class Offers(Protocol):
     """A provider that lists places for a platform."""
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Return places in the order to try them. Raises ConfigError for an impossible platform."""
+        """Return the places in the order to try them.
+
+        Raises ConfigError for an impossible platform.
+        """
         ...
 
 
 @runtime_checkable
 class OwnHosts(Protocol):
-    """A provider of running hosts, which can be reached before a launch."""
+    """A provider of running hosts, which can be reached without a launch."""
 
     def endpoints(self, platform: Platform) -> tuple[SshEndpoint, ...]:
-        """Return how to connect to each host of the platform. Raises ConfigError."""
+        """Return the endpoint of each host of the platform. Raises ConfigError."""
         ...
 
 
 @runtime_checkable
 class Credentialed(Protocol):
-    """A provider that knows without network access whether it is configured."""
+    """A provider that can say without network access whether it is configured."""
 
     def is_configured(self) -> bool:
-        """Whether credentials and other settings are present."""
+        """Whether the credentials and other settings are present."""
         ...
 
 
 @runtime_checkable
 class ConsoleLog(Protocol):
-    """A provider with access to boot logs."""
+    """A provider that returns boot logs."""
 
     def console(self, machine_id: str) -> str:
-        """Return the end of the boot log; empty when there is none yet. Raises ProviderError."""
+        """Return the end of the boot log; empty if there is none yet. Raises ProviderError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderTraits:
-    """Properties of a provider that are known without loading it."""
+    """Properties of a provider that are known without importing it."""
 
     name: str
     keys: frozenset[str]
-    """Its platform keys, in addition to the common ones."""
+    """Its platform keys, without those that every provider has."""
     required: frozenset[str] = frozenset()
     connect: frozenset[str] = frozenset({"public", "private"})
-    """Values of ``connect`` that it has, where it takes that key."""
+    """Values of the key ``connect`` that it supports, if it has that key."""
     rented: bool = True
-    """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
+    """Whether its machines cost money, so that a matrix needs ``limits.max_usd``."""
     notice: str = ""
-    """How its machines are notified of preemption: ``aws``, ``gcp``, or not at all."""
+    """Source of preemption notices on its machines: ``aws``, ``gcp``, or empty."""
     metadata_guard: bool = False
-    """Whether jobs are kept from the metadata server; a TPU's library reads its topology there."""
+    """Whether jobs are blocked from the metadata server.
+
+    They are not on TPUs, whose library reads its topology from the server.
+    """
     caution: str = ""
-    """A warning that every plan shows."""
+    """A warning that is shown in every plan."""
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
-    """Checks the values of platform keys, from built-in tables alone."""
+    """Returns problems in the values of platform keys, by built-in tables alone."""
     extra: str = ""
-    """The distribution's extra with its client libraries; empty if it needs none."""
+    """Name of the distribution's extra with the client libraries; empty if none is needed."""
     setting: str = ""
-    """The setting without which it is not configured: nothing is imported to find that out."""
+    """Name of the setting that it needs to be configured; nothing is imported to check that."""
 
     @property
     def takes_untrusted(self) -> bool:
         """Whether untrusted code may run on its machines.
 
-        Each is rented for one attempt, and its jobs are kept from the metadata server.
+        Each machine is rented for one attempt, and its jobs are blocked from the metadata
+        server.
         """
         return self.rented and self.metadata_guard
 
 
 class StaticHosts(Protocol):
-    """Stores the machines of a provider without a cloud."""
+    """Stores the machines of providers without a cloud."""
 
     def write(self, provider: str, machine: Machine) -> None:
-        """Insert or replace the machine under its provider and id."""
+        """Store the machine under its provider and id; replace an older record."""
         ...
 
     def read(self, provider: str, machine_id: str) -> Machine | None:
-        """Return the stored machine, or None."""
+        """Return the stored machine; None if it is unknown."""
         ...
 
     def erase(self, provider: str, machine_id: str) -> None:
-        """Delete the machine; no error where it is unknown."""
+        """Delete the stored machine; no error if it is unknown."""
         ...
 
     def pages(self, provider: str) -> tuple[Machine, ...]:
-        """Yield every stored machine of the provider."""
+        """Return every stored machine of the provider."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A finished command on a machine."""
+    """The result of a finished command on a machine."""
 
     status: int
     stdout: bytes
@@ -525,37 +528,38 @@ class CommandResult:
 
 
 class Conversation(Protocol):
-    """A command that runs on a machine with its input and output open. One thread uses it."""
+    """A running command on a machine, with open input and output; used by one thread."""
 
     def send(self, data: bytes, *, timeout_s: float) -> None:
-        """Write to its input.
+        """Write to the command's input.
 
-        Raises ConnectionLostError if it has ended, CommandTimeoutError if it does not read.
+        Raises ConnectionLostError if the command has ended, and CommandTimeoutError if it
+        does not read.
         """
         ...
 
     def receive(self, *, timeout_s: float) -> bytes:
-        """Return the next piece of its output; empty once it has ended.
+        """Return the next piece of the command's output; empty at the end.
 
-        Raises ConnectionLostError without an answer of the machine, CommandTimeoutError if nothing
-        came in time.
+        Raises ConnectionLostError if the machine does not answer, and CommandTimeoutError
+        if there was no output in time.
         """
         ...
 
     def status(self) -> int | None:
-        """Return the command's exit code once `receive` returned the end; None without a code."""
+        """Return the exit code after `receive` returned the end; None if it is not known."""
         ...
 
     def complaint(self) -> str:
-        """The end of the command's standard error."""
+        """Return the end of the command's standard error."""
         ...
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable once there is output, or the command has ended."""
+        """Return a file descriptor that is readable on output or at the end of the command."""
         ...
 
     def close(self) -> None:
-        """End the command; detached processes continue. Closed already is no error."""
+        """End the command; detached processes continue. May be called repeatedly."""
         ...
 
 
@@ -570,16 +574,16 @@ class Shell(Protocol):
         timeout_s: float = 60.0,
         output_limit_bytes: int = 64 * 1024 * 1024,
     ) -> CommandResult:
-        """Run a POSIX shell command.
+        """Run a POSIX shell command, and return its result for any exit status.
 
-        Return any exit status. Raises ShellError if it could not run.
+        Raises ShellError if the command could not be run.
         """
         ...
 
     def open(self, command: str, *, timeout_s: float = 60.0) -> Conversation:
-        """Start a POSIX shell command and leave its input and output open.
+        """Start a POSIX shell command with open input and output.
 
-        Raises ShellError if it could not be started.
+        Raises ShellError if the command could not be started.
         """
         ...
 
@@ -590,7 +594,7 @@ class Shell(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess(SshEndpoint):
-    """SSH address and key, as the controller uses them."""
+    """SSH address and key of a machine, as the controller uses them."""
 
     private_key: str = field(default="", repr=False)
-    """OpenSSH PEM; empty if the key is the controller's file `key_file`."""
+    """The private key (OpenSSH PEM); empty if it is the controller's file `key_file`."""
