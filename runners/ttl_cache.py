@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[V]):
-    """Answers by key, for a time each; errors are never kept. Any thread may use it."""
+    """Caches answers by key for a limited time, but no errors. Any thread may use it."""
 
     def __init__(
         self, now: Callable[[], datetime], *, serve_stale: bool, kept: timedelta = KEPT
@@ -33,7 +33,7 @@ class TtlCache(Generic[V]):
         self._kept: dict[Hashable, tuple[datetime, V]] = {}
 
     def get(self, key: Hashable, ask: Callable[[], V]) -> V:
-        """Return the kept answer, or a fresh one. Raises what `ask` raises."""
+        """Return the cached answer, or a new one. Raises what `ask` raises."""
         with self._lock:
             kept = self._kept.get(key)
         now = self._now()

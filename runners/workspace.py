@@ -144,7 +144,7 @@ class ShellWorkspace:
         return self._agent_archive.digest
 
     def base(self) -> str:
-        """Absolute path of the work folder on the machine."""
+        """Return the absolute path of the work folder on the machine."""
         return self._ground().base
 
     def python(self) -> str:
@@ -189,7 +189,7 @@ class ShellWorkspace:
         *,
         timeout_s: float = 3600.0,
     ) -> None:
-        """Unpack an archive into its folder; one that is there already stays. Raises as above."""
+        """Unpack an archive into its folder unless it exists already. Raises as `put_archive`."""
         shelf = f"{self.base()}/{kind}"
         program = RECEIVER.read_text(encoding="utf-8")
         command = _words("exec", self.python(), "-E", "-s", "-S", "-c", program, shelf, digest)
@@ -259,13 +259,13 @@ class ShellWorkspace:
     def pull(
         self, attempt: str, *, events_offset: int, log_offset: int, limit_bytes: int
     ) -> EvidenceBatch | None:
-        """Read what the attempt has written from the given offsets on.
+        """Read the attempt's output from the given offsets on.
 
         Args:
             attempt: Id of the attempt.
-            events_offset: First byte of the events to send, likewise `log_offset`.
-            log_offset: See `events_offset`.
-            limit_bytes: At most so many of each.
+            events_offset: First byte of the events to send.
+            log_offset: First byte of the log to send.
+            limit_bytes: Maximum bytes of each.
 
         Returns:
             None if the machine has no such attempt.

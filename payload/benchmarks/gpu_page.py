@@ -46,7 +46,7 @@ def page(document: Json) -> str:
 
 
 def verdict(one: Json) -> str:
-    """Say whether to keep a kernel: if it is certainly faster, or saves the memory it should."""
+    """Return whether to keep a kernel, with the reason: faster with certainty, or saves memory."""
     if "refused" in one:
         return f"not asked: {_short(one['refused'])}"
     if "ratio" not in one:

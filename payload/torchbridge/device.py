@@ -25,16 +25,16 @@ def pick_device() -> torch.device:
     for kind, module in (("cuda", torch.cuda), ("xpu", torch.xpu)):
         if module.is_available():
             return _proven(torch.device(kind, module.current_device()))
-    if os.environ.get("PJRT_DEVICE") == "TPU":  # how a process is given the chip
+    if os.environ.get("PJRT_DEVICE") == "TPU":  # set for a process with a chip
         return _proven(torch.device("xla"))
     return torch.device("cpu")
 
 
 def _proven(device: torch.device) -> torch.device:
-    """`device`, after it has added two numbers."""
+    """Return `device` after it has added numbers correctly. Raises RuntimeError otherwise."""
     try:
         if device.type == "xla":
-            import_module("torch_xla")  # teaches torch the device
+            import_module("torch_xla")  # registers the device in torch
         works = (torch.ones(2, device=device) + 1).sum().item() == 4
     except (ImportError, RuntimeError, AssertionError) as error:
         raise RuntimeError(f"device {device} cannot be used: {error}") from error

@@ -182,7 +182,7 @@ def check_compile(system: SystemUnderTest) -> Finding:
     try:
         with _known_deprecations():
             actual = system.compile(_wave)(x)
-    except Exception as error:  # a missing compiler shows in many ways
+    except Exception as error:  # a missing compiler raises many types of errors
         message = f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
         return warned(message, "install a C++ compiler (CPU) or Triton (GPU)")
     return _close("torch.compile", actual, _wave(x.cpu().double()))

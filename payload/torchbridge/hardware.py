@@ -143,7 +143,7 @@ class Hardware:
 
     @classmethod
     def amd(cls, gcn_arch: str, *, name: str = "", **facts: float) -> Hardware:
-        """Build an AMD GPU from a gcnArchName, `gfx942:sramecc+` say; `facts` set other fields."""
+        """Build an AMD GPU from a gcnArchName, e.g. `gfx942:sramecc+`; `facts` set other fields."""
         target = gcn_arch.split(":")[0]
         rows = [row for row in _AMD if target.startswith(row[0])]
         _, architecture, features = rows[0] if rows else (target, "unsupported", set())
@@ -211,7 +211,7 @@ def _probe_cuda(device: torch.device) -> Hardware:
 
 
 def speeds(properties: Any) -> dict[str, float]:
-    """Return maximum clock (Hz) and memory bandwidth (bytes/s), 0 where torch does not tell."""
+    """Return maximum clock (Hz) and memory bandwidth (bytes/s), 0 where torch has no value."""
     clock, memory = (getattr(properties, n, 0) for n in ("clock_rate", "memory_clock_rate"))
     width = getattr(properties, "memory_bus_width", 0)
     # two transfers per cycle; ROCm's clock of HBM3 is a quarter of its rate, so it is not told

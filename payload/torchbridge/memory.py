@@ -91,7 +91,7 @@ def guard(work: Callable[[], T], *, clean_up: Callable[[], object]) -> T:
     try:
         return work()
     except torch.OutOfMemoryError:
-        pass  # outside of the handler the failed call's tensors are let go
+        pass  # outside of the handler, the failed call's tensors are freed
     clean_up()
     return work()
 
@@ -103,7 +103,7 @@ class TensorPool:
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        """Raises ValueError for a limit below 0."""
+        """Create an empty pool. Raises ValueError for a limit below 0."""
         if limit_bytes < 0:
             raise ValueError(f"limit_bytes must not be negative, got {limit_bytes}")
         self.limit_bytes = limit_bytes

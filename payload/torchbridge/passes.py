@@ -28,9 +28,9 @@ from torchbridge import numbers
 from torchbridge.hardware import Hardware
 from torchbridge.timing import Clock, Ratio, compare, warm_up
 
-UNNOTICED = 0.97  # of the speed before: what is above it is not called a loss
+UNNOTICED = 0.97  # of the previous speed: a smaller loss is ignored
 QUADS = 200  # at most, and
-LEAST_QUADS = 6  # however long they take: of fewer no interval is 95 % sure
+LEAST_QUADS = 6  # regardless of time: fewer give no 95 % interval
 # largest relative difference that a pass may make to the outputs, by the model's coarsest numbers
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 FP8_TOLERANCE = 0.1

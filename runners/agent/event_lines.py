@@ -343,7 +343,7 @@ class Checks:
         self._hear("check", {"check": check, "outcome": "failed", "reason": reason})
 
     def unread(self, text: str) -> None:
-        """Fail the job at its end, because a part of its output was not kept."""
+        """Fail the job at its end, because a part of its output was dropped."""
         self._unusable = self._unusable or text
 
     def _take(self, lines: List[Line]) -> bool:

@@ -233,7 +233,7 @@ class CapturedOutput:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def drain(self, output: JobOutput, limit_bytes: int) -> List[Section]:
-        """Append what an ended process left to the job's output, masked.
+        """Append the output files of an ended process to the job's output, masked.
 
         Args:
             output: Receives the output, up to its own limit.

@@ -25,7 +25,7 @@ _FOR_TURNS = 0.9
 LEFT_BEHIND = "processes-left-behind"
 """The failed check of a command that ended before processes that it had started."""
 _AFTERGLOW_S = 8.0
-"""As `Watch.afterglow_s` of a command: PyTorch's workers look for their parent every 5 s."""
+"""Seconds of `Watch.afterglow_s` for a command: PyTorch's workers check their parent every 5 s."""
 _NAMED = 5
 """Maximum number of changed payload files that are named."""
 

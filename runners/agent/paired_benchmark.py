@@ -190,7 +190,7 @@ def _quantile(ordered: Sequence[float]) -> float:
 
 
 def _student(freedom: int) -> float:
-    """Student's t at 97.5 %, by the Cornish-Fisher expansion: within 1 % from 3 degrees on."""
+    """Return Student's t at 97.5 % (Cornish-Fisher expansion, within 1 % from 3 degrees on)."""
     z, n = _TWO_SIDED, float(freedom)
     terms: Tuple[float, ...] = (
         (z**3 + z) / 4,

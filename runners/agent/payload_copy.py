@@ -63,9 +63,9 @@ class PayloadCopy:
         return sorted(filter(str.isidentifier, found)) if len(found) < _MOST_NAMES else ["*"]
 
     def shipped_as(self, file: Path) -> str:
-        """Return a shipped file with the same content, by its path; empty if there is none.
+        """Return the path of a shipped file with the same content; empty if there is none.
 
-        A file that cannot be read, or a link that leads to none, is like no other.
+        An unreadable file and a broken link are the same as no other file.
         """
         source = Path(os.path.realpath(file))
         try:
@@ -168,7 +168,7 @@ def _write(source: Path, copy: Path, path: PurePath) -> None:
 
 @contextlib.contextmanager
 def _folder(root: Path, inner: PurePath) -> Iterator[int]:
-    """Open a folder below another, part by part; anything else in its place is replaced."""
+    """Yield the descriptor of a subfolder; links and files in its path are replaced by folders."""
     owner = root.stat()
     with contextlib.ExitStack() as opened:
         found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)

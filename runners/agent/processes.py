@@ -70,7 +70,7 @@ def agents(folder: Path) -> Set[int]:
 
 
 def _is_agent(pid: int, folder: Path) -> bool:
-    """Return whether it is the attempt's agent: by its command line, or by the open lock."""
+    """Return whether a process is the attempt's agent, by its command line or the open lock."""
     words = _words(pid)
     if words[-1:] == [b"serve"]:
         return _has_open(pid, f"{folder}/lock")

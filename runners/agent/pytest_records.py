@@ -33,7 +33,7 @@ class RecordsRefusal:
     reason: str
     """``wrong_pytest``, ``wrong_subject`` or ``forged_records``."""
     detail: str
-    """For a person: the module, its file, and what to do."""
+    """Text for a person: the module, its file, and advice."""
 
 
 class SuiteRecords:
@@ -153,7 +153,7 @@ class SuiteRecords:
         return bool(lines)
 
     def _number(self, line: Fields) -> None:
-        """Verify that the recorder wrote a line: each of its processes numbers its lines from 1."""
+        """Check a line's number: each recorder process numbers its lines from 1."""
         record, seq = line.get("record"), line.get("seq")
         if (record, line.get("when")) == _NEEDS_NO_NUMBER or self._refusal is not None:
             return
@@ -255,7 +255,7 @@ class SuiteRecords:
         self._workers.add(_text(line, "worker"))
 
     def _take_worker_lost(self, line: Fields) -> None:
-        """Expect no proof of origins from a lost worker: the test that it ran has failed."""
+        """Stop requiring a proof of origins from a lost worker: its test has failed."""
         self._unproven.discard(_text(line, "worker"))
 
     def _take_origins(self, line: Fields) -> None:

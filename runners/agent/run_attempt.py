@@ -176,9 +176,9 @@ class AttemptRun:
         return runner, environment
 
     def _separation(self, user: User) -> Dict[str, JsonValue]:
-        """Return whether the jobs are kept from the agent and from the cloud's metadata.
+        """Return how the jobs are separated from the agent and from the metadata server.
 
-        Raises EnvironmentFailed where untrusted code would not be.
+        Raises EnvironmentFailed if untrusted code would not be separated.
         """
         context = self._context
         facts: Dict[str, JsonValue] = {

@@ -38,7 +38,7 @@ Main = Callable[[List[str]], int]
 
 
 class PulledPosition(NamedTuple):
-    """How much of an attempt's evidence was pulled, and when."""
+    """Position up to which an attempt's evidence was pulled, and the time of the pull."""
 
     attempt: AttemptFolder
     events_bytes: int

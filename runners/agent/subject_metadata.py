@@ -1,7 +1,7 @@
 """Lists the installed distributions that have the subject's name, as the jobs find them.
 
-``importlib.metadata`` reads the first. A payload that is the subject mostly ships none of its own:
-what an earlier release left in the interpreter is read in its place.
+``importlib.metadata`` reads the first one. A payload that is the subject mostly ships no metadata,
+so that the metadata of an earlier release in the interpreter are read instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SubjectMetadata(NamedTuple):
     versions: Mapping[str, str]
     """Versions by the path of their metadata, in the order of the path."""
     module: str
-    """The file that an import of that name would load; empty if there is none."""
+    """File that an import of the subject's name would load; empty if there is none."""
 
     def facts(self) -> Dict[str, JsonValue]:
         """Return the fields of the ``environment`` event."""

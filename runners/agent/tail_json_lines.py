@@ -32,7 +32,7 @@ class JsonLinesTail:
         self._skipping = False
 
     def poll(self) -> List[Line]:
-        """Return the lines completed since the last look (four MiB of them at most)."""
+        """Return the lines completed since the last call, at most four MiB."""
         return self._lines_of(self._read())
 
     def drain(self) -> List[Line]:

@@ -10,7 +10,7 @@ from .evidence_text import JsonValue
 Fields = Mapping[str, object]
 
 _SELECTIONS = ("-k", "-m", "--deselect")
-"""Options that say which tests a process leaves out."""
+"""Options of pytest that exclude tests."""
 _NAMED = 200
 _SHOWN = 5
 

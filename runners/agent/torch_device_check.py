@@ -1,7 +1,7 @@
 """Checks in the overlay that torch can be imported, finds its device, and computes correctly.
 
-Sent as text to the overlay's Python with the device's name (cuda, xla, cpu, or none). Prints what
-it has found after every check, so that of one that hangs or crashes the name at least is known.
+Sent as text to the overlay's Python with the device's name (cuda, xla, cpu, or none). Prints the
+results after every check, so that the name of a check that hangs or crashes is known.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ from .plan import AgentPlan, PlanSubject
 
 _TIMEOUT_S = 300.0
 _OVERLAY = "seatrial_overlay.pth"
-"""Of the environment's site-packages: adds the interpreter's own packages to the path, and makes
-each process of a job without pytest report the origins of the subject's modules."""
+"""File in the environment's site-packages. It adds the interpreter's own packages to the path, and
+makes each process of a job without pytest report the origins of the subject's modules.
+"""
 _OWN_FILES = ("bin/python*", "pyvenv.cfg", f"lib/python3*/site-packages/{_OVERLAY}")
 """Packages that no other package may replace."""
 
@@ -117,7 +118,7 @@ _PIP_ALONE = (
     "sys.path += sys.argv.pop(1).split(os.pathsep); "
     "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
-"""Runs pip for an environment without what is installed there, whose ``.pth`` would run."""
+"""Runs pip for an environment without loading its packages, whose ``.pth`` files would run."""
 _VENV_TIMEOUT_S = 120.0
 _INSTALL_TIMEOUT_S = 7_200.0
 _OUTPUT_CHARS = 4_000

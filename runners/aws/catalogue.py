@@ -127,7 +127,7 @@ class InstanceCatalogue:
         return tuple(zone for zone in zones if zone[:-1] == region)
 
     def _ask_types(self, region: str) -> tuple[InstanceType, ...]:
-        """Return the types that the region offers; their properties are requested only once."""
+        """Return the types that the region offers; known properties are not requested again."""
         offerings = self._account.pages(
             "ec2",
             region,

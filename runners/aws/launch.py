@@ -94,7 +94,7 @@ class Ec2Launcher:
         return self._machine(answer["Instances"][0], place.region)
 
     def _made_before(self, request: LaunchRequest) -> Machine | None:
-        """Return the machine of an earlier launch by its tag; EC2 forgets tokens sooner."""
+        """Return the machine of an earlier launch, found by its tag: EC2 forgets tokens earlier."""
         filters = [
             *tagging.filters(self.project),
             {"Name": f"tag:{tagging.TOKEN}", "Values": [request.token]},

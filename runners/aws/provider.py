@@ -52,7 +52,7 @@ class AwsProvider:
         self._quotas = Ec2QuotaReader(self._account, catalogue)
 
     def is_configured(self) -> bool:
-        """Whether keys or a profile are available; an instance's role is not checked."""
+        """Return whether keys or a profile are available; an instance's role is not checked."""
         return self._account.has_credentials()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:

@@ -118,7 +118,7 @@ class FakeCloud:
             self._remove(machine_id, "preempted", ended="preempted")
 
     def live(self) -> tuple[Machine, ...]:
-        """Every machine that still costs money."""
+        """Return every machine that still costs money."""
         gone = MachineState.TERMINATED
         return tuple(one.machine for one in self._rented.values() if one.machine.state is not gone)
 

@@ -204,7 +204,7 @@ class FakeWorkspace:
         return AGENT_DIGEST
 
     def base(self) -> str:
-        """Absolute path of the work folder."""
+        """Return the absolute path of the work folder."""
         self._touch()
         return "/fake/.seatrial"
 

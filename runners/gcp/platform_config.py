@@ -34,7 +34,7 @@ class MachineShape:
 
     @property
     def quota(self) -> str:
-        """The quota metric of its GPUs, as an on-demand machine takes it."""
+        """Quota metric that an on-demand machine's GPUs use."""
         return f"{self.accelerator.replace('-', '_').upper()}_GPUS"
 
 
@@ -102,7 +102,7 @@ class GcpPlatformConfig:
     """Whether connections go through Google's Identity-Aware Proxy."""
     image: Mapping[str, str | tuple[str, ...]]
     network: str = ""
-    """``global/networks/NAME``, or a shared one by its whole path; empty for `default`."""
+    """``global/networks/NAME``, or the full path of a shared network; empty for `default`."""
     subnetwork: str = ""
     """Name or full path; empty for the region's subnetwork of an auto-mode network."""
     kms_key: str = ""

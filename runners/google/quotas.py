@@ -1,4 +1,4 @@
-"""Compute Engine's quotas, of a region and of the whole project; TPU machines take some as well."""
+"""Quotas of Compute Engine, of a region and of the whole project; TPU machines use some of them."""
 
 from __future__ import annotations
 

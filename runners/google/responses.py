@@ -30,7 +30,7 @@ _SIGN_IN = (
 
 
 class AlreadyThereError(Exception):
-    """409: a resource of that name exists, perhaps Seatrial's."""
+    """409: a resource of that name exists; it may be Seatrial's."""
 
 
 class NotThereError(Exception):
@@ -196,7 +196,7 @@ _FOREIGN = (
     json_format.ParseError,
     OSError,
 )
-"""Whatever the client library lets through; an HTML page with status 200 is a ParseError."""
+"""Exceptions of the client library; an HTML page with status 200 is a ParseError."""
 
 
 UNLIMITED = 10**12

@@ -68,7 +68,7 @@ class LocalProvider:
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 
     def terminate(self, machine_id: str) -> None:
-        """Cross the machine out."""
+        """Delete the machine's record."""
         self._book.erase(TRAITS.name, machine_id)
 
     def inventory(self) -> Iterable[Machine]:

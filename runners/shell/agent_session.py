@@ -83,7 +83,7 @@ class AgentSession:
     def ask(
         self, words: Sequence[str], stdin: bytes, *, timeout_s: float, output_limit_bytes: int
     ) -> CommandResult:
-        """Run one verb and return its answer; after any error the session is of no more use.
+        """Run one verb and return its answer; after any error the session is unusable.
 
         Raises:
             AgentGoneError: The agent's folder is not there; nothing ran.

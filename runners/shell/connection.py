@@ -329,7 +329,7 @@ def _stream(
 
 
 class ForwardedStream:
-    """A TCP connection that a bastion opened: what Transport needs of a socket."""
+    """A TCP connection that a bastion opened, with the socket methods that Transport uses."""
 
     def __init__(self, bastion: paramiko.Transport, channel: paramiko.Channel) -> None:
         self._bastion, self._channel = bastion, channel

@@ -136,7 +136,7 @@ class LocalConversation:
         where: str,
         kill: Callable[[subprocess.Popen[bytes]], None],
     ) -> None:
-        """Take over a started process; `kill` ends it and its group."""
+        """Use a started process; `kill` ends it and its process group."""
         self._process = process
         self._where = where
         self._kill = kill
@@ -145,7 +145,7 @@ class LocalConversation:
             os.set_blocking(_stream(stream).fileno(), False)
 
     def send(self, data: bytes, *, timeout_s: float) -> None:
-        """Write to its input; see `Conversation`. Raises ConnectionLostError."""
+        """Write to the command's input; see `Conversation`. Raises ConnectionLostError."""
         deadline = Deadline(timeout_s)
         descriptor = _stream(self._process.stdin).fileno()
         rest = memoryview(data)
@@ -160,7 +160,7 @@ class LocalConversation:
                 ) from None
 
     def receive(self, *, timeout_s: float) -> bytes:
-        """Return the next piece of its output; see `Conversation`."""
+        """Return the next piece of the command's output; see `Conversation`."""
         deadline = Deadline(timeout_s)
         output = self.fileno()
         self.complaint()  # read, so that the command cannot wait for room
@@ -169,7 +169,7 @@ class LocalConversation:
         return os.read(output, CHUNK_BYTES)
 
     def status(self) -> int | None:
-        """Return its exit code; see `Conversation`."""
+        """Return the command's exit code; see `Conversation`."""
         try:
             status = self._process.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
@@ -177,14 +177,14 @@ class LocalConversation:
         return status if status >= 0 else None
 
     def complaint(self) -> str:
-        """Return the end of its standard error; see `Conversation`."""
+        """Return the end of the command's standard error; see `Conversation`."""
         stream = _stream(self._process.stderr)
         while piece := stream.read(CHUNK_BYTES):
             self._complaint = (self._complaint + piece)[-COMPLAINT_BYTES:]
         return self._complaint.decode(errors="replace").strip()
 
     def fileno(self) -> int:
-        """Return the descriptor of its output; see `Conversation`."""
+        """Return the descriptor of the command's output; see `Conversation`."""
         return _stream(self._process.stdout).fileno()
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class LocalConversation:
 
 
 def _outside_environment() -> dict[str, str]:
-    """This process's environment variables, without the virtual environment that it runs in.
+    """Return this process's environment variables, without its virtual environment.
 
     Jobs must not find Seatrial's interpreter, programs and packages by PATH.
     """

@@ -71,7 +71,7 @@ class LocalAccount:
         return f"{self.home}/.seatrial"
 
     def environment(self) -> dict[str, str]:
-        """The environment variables of the account's commands."""
+        """Return the environment variables of the account's commands."""
         ours = os.environ  # noqa: TID251 - what is handed on is no setting of ours
         carried = {name: ours[name] for name in _CARRIED if name in ours}
         own = {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": "/bin/sh"}

@@ -387,7 +387,7 @@ class SshConversation(_Session):
             watchdog.cancel()
 
     def send(self, data: bytes, *, timeout_s: float) -> None:
-        """Write to its input; see `Conversation`."""
+        """Write to the command's input; see `Conversation`."""
         deadline = Deadline(timeout_s)
         watchdog = self._watchdog(deadline)
         try:

@@ -30,8 +30,9 @@ _CARRIED = (
 _SUDO = "exec sudo -n -H -- env " + " ".join(
     ['PATH="$PATH"', 'SEATRIAL_LOGIN_HOME="$HOME"', *(f'${{{n}+"{n}=${n}"}}' for n in _CARRIED)]
 )
-"""sudo clears the environment, and ld.so what sudo itself is given: so that the shell repeats what
-jobs inherit, word by word."""
+"""Command that repeats, word by word, the variables that jobs inherit: sudo clears the environment,
+and ld.so clears variables of sudo itself.
+"""
 
 
 class GroundError(MachineError):

@@ -193,7 +193,7 @@ class TpuProvider:
         return known(self._context.prices)
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """Return what a machine at this place takes of each quota. Raises ConfigError."""
+        """Return the demands of a machine at this place for each quota. Raises ConfigError."""
         return self._quotas.demands(platform, place)
 
     def level(self, quota: Quota) -> QuotaLevel:

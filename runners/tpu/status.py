@@ -133,7 +133,7 @@ class TpuStatusReader:
         return machine if machine.tags else self._by_its_id(machine, handle)
 
     def inventory(self) -> tuple[tuple[Machine, ...], dict[str, str]]:
-        """Return the project's queue entries with their nodes, its other nodes, and silent zones.
+        """Return the project's machines, and the zones that did not answer.
 
         Raises ProviderError.
         """

@@ -13,7 +13,7 @@ from torchbridge.attention.call import PATHS, Call, Path, PathRefused
 from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
 from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
 
-LONG = 1024 * 1024  # scores of a head from which on skipping blocks is worth compiling a kernel
+LONG = 1024 * 1024  # minimum scores per head for which skipping blocks outweighs compiling a kernel
 
 
 def attend(
@@ -60,7 +60,7 @@ def prepare(
     """Check the arguments of `attend` and return them as a `Call`."""
     check_shapes(q, k, v, mask)
     if type(pattern) is Causal and q_offset >= k.shape[2] - 1:
-        pattern = FULL  # a step behind a cache: nothing is to come yet
+        pattern = FULL  # a decode step: there are no later keys
     elif q_offset:
         pattern = Shifted(pattern, q_offset)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale

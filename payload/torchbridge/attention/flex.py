@@ -17,18 +17,18 @@ from torchbridge.lru import LRUCache
 
 try:
     from torch.nn.attention import flex_attention as torch_flex
-except ImportError:  # built without
+except ImportError:  # torch is built without it
     torch_flex = None
 
 
 BLOCK = 128  # queries and keys of a block
-AT_ONCE = 2**22  # scores that are looked at together
+AT_ONCE = 2**22  # scores that are evaluated at a time
 
 
 class BlockMasks(LRUCache):
     """Cache of block masks, keyed by all that they depend on."""
 
-    @torch.inference_mode(False)  # what is kept may be wanted for training
+    @torch.inference_mode(False)  # cached masks may be used in training
     def lookup(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
         """Return the block mask of `pattern` for scores (B, H, Q, K); None if it masks nothing."""
         if pattern.mask_mod(device) is None:
@@ -159,7 +159,7 @@ def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
     traced = torch.compiler.is_compiling()
     mask = (block_mask if traced else block_masks.lookup)(pattern, call.scores, device)
     tensors = (call.q, call.k, call.v)
-    if not call.wants_gradient:  # it looks at the inputs, not at the mode
+    if not call.wants_gradient:  # it checks the inputs, not the gradient mode
         tensors = tuple(x.detach() for x in tensors)
     arguments = (*tensors, pattern.score_mod(device), mask, call.scale, call.grouped)
     path = Path(name, "no mask" if mask is None else "block mask")

@@ -159,7 +159,7 @@ class FlexAttentionLayer(MultiHeadAttention):
 
     def forward(self, *arguments, **options):
         """Compute attention as `MultiHeadAttention.forward`, and count the call."""
-        if not torch.compiler.is_compiling():  # a number that changes would be compiled anew
+        if not torch.compiler.is_compiling():  # a changing number would cause recompilation
             self.calls += 1
         return super().forward(*arguments, **options)
 

@@ -38,7 +38,7 @@ class Pattern:
         return self.name
 
     def mask_mod(self, device: torch.device) -> MaskMod | None:
-        """Return the function that tells which keys are visible; None if all are."""
+        """Return the function that decides which keys are visible; None if all are."""
         return None
 
     def score_mod(self, device: torch.device) -> ScoreMod | None:
@@ -46,7 +46,7 @@ class Pattern:
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """Raise ValueError unless the pattern fits such scores [batch, heads, queries, keys]."""
+        """Raise ValueError unless the pattern fits scores [batch, heads, queries, keys]."""
 
     def __and__(self, other: Pattern) -> Pattern:
         return Both(self, other)
@@ -150,7 +150,7 @@ class DocumentMasking(Pattern):
     def __post_init__(self) -> None:
         if self.ids.dim() not in (1, 2) or self.ids.is_floating_point():
             raise ValueError(f"ids must be integers [B, S] or [S], got {tuple(self.ids.shape)}")
-        with torch.inference_mode(False):  # it may be wanted for training
+        with torch.inference_mode(False):  # it may be used in training
             object.__setattr__(self, "ids", self.ids.detach().clone())
 
     def mask_mod(self, device: torch.device) -> MaskMod:

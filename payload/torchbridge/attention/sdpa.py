@@ -32,7 +32,7 @@ BACKENDS = {
 _NAMES = {int(value): name for name, value in BACKENDS.items()}
 _ASKED = ("cuda", "xpu")
 _choose = getattr(torch, "_fused_sdp_choice", None)
-# the FlashAttention that somebody has put into SDPA's flash kernel, None for torch's own
+# the FlashAttention activated for SDPA's flash kernel; None for torch's own
 _switched = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)
 Shape = tuple[int, int, int, int]  # (B, H, Q, K)
 
@@ -168,7 +168,7 @@ def _dense(call: Call) -> Dense | None:
     """Return pattern and mask of a call as one dense mask; None if all keys are visible."""
     q, pattern = call.q, call.pattern
     if type(pattern) is Pattern and call.mask is None:
-        return None  # without a look at shapes: a small call is over in microseconds
+        return None  # without checking shapes: a small call takes microseconds
     mask = joined(visible(pattern, call.scores, q.device), call.mask)
     if pattern.score_mod(q.device) is not None:
         batch = q.shape[0] if pattern.per_batch else 1

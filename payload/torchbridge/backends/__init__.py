@@ -48,5 +48,5 @@ def backend_class(name: str) -> type[Backend]:
     """
     if name not in BACKENDS:
         raise ValueError(f"backend must be auto or one of {', '.join(BACKENDS)}, got {name!r}")
-    module = "backend" if name == "cpu" else name  # imported when asked for
+    module = "backend" if name == "cpu" else name  # imported at first use
     return getattr(importlib.import_module(f"torchbridge.backends.{module}"), BACKENDS[name])

@@ -115,7 +115,7 @@ class ROCmCompiler:
         def run(*given: Tensor) -> Tensor:  # torch's own functions are not compiled by themselves
             return kernel(*given)
 
-        run.__code__ = run.__code__.replace()  # torch gives up on code that it met too often
+        run.__code__ = run.__code__.replace()  # torch limits recompilations of one code
         call, start = torch.compile(run, backend=capture, dynamic=False), time.perf_counter()
         try:
             actual = call(*inputs)

@@ -124,7 +124,7 @@ class Backend:
         return bool(self.devices)
 
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """Return the passes of a level, with or without bfloat16 as `default_precision` says."""
+        """Return the passes of a level; `default_precision` decides about bfloat16."""
         chosen = list(passes_of(level, training=training))
         stored = getattr(self.settings, "default_precision", None)
         if stored is None or training:
@@ -173,7 +173,7 @@ class Backend:
         return replace(prepared, warnings=complaints)
 
     def setting(self, sample_inputs: Sequence[Tensor] = (), *, training: bool = False) -> Setting:
-        """Return what the passes read of device and config; the inputs are moved to the device."""
+        """Return the passes' input from device and config; moves the inputs to the device."""
         kernels = self.config.kernels
         return Setting(
             self.device,
@@ -262,7 +262,7 @@ class OptimizationResult:
 
 
 class Optimizer:
-    """Apply a backend's levels and report what was done."""
+    """Applies a backend's levels and reports which passes were applied."""
 
     backend_class: type[Backend] = Backend
 

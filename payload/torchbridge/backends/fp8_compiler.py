@@ -31,8 +31,8 @@ from torchbridge.memory import model_bytes
 from torchbridge.numbers import relative_rms
 from torchbridge.passes import PassResult, Prepared, Setting, difference
 
-ALIGNMENT = 16  # what the FP8 units want of both widths; others stay as they are
-LIMIT = 0.15  # of the outputs' RMS: three times what one layer's rounding makes of normal numbers
+ALIGNMENT = 16  # both widths must be multiples of it; other layers are not converted
+LIMIT = 0.15  # of the outputs' RMS: three times the rounding error of one layer on normal numbers
 FP8_LAYERS = (FP8InferenceLinear, NativeFP8Linear)
 # Where the driver does not tell clocks: whose data sheet, its SMs, hertz, bytes per second. Without
 # sparsity they give its 121 (H100: 989, B200: 2,250) TFLOP/s of bfloat16, and twice that of FP8.

@@ -22,7 +22,7 @@ from torchbridge.config import Config, TPUConfig
 
 MIB = 2**20
 POOL_LIMIT_BYTES = 256 * MIB
-LINE_BYTES = 64  # a cache line, and what block loads want rows to begin at
+LINE_BYTES = 64  # a cache line, and the alignment of rows for block loads
 # A TPU's vector register is 8 sublanes x 128 lanes of 32 bits; narrower numbers are packed.
 _SUBLANES, _LANES = 8, 128
 
@@ -195,11 +195,11 @@ class NVIDIAMemoryManager(MemoryManager):
         device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
-        """Options are those of `MemoryManager`."""
+        """Create the manager; options are those of `MemoryManager`."""
         self.whole = config if config is not None else Config()
         usable = torch.cuda.is_available() and not torch.version.hip
         wanted = device or ("cuda" if usable else "cpu")
-        exact = torch.empty(0, device=wanted).device  # a tensor's device has its index
+        exact = torch.empty(0, device=wanted).device  # with an index, as tensors' devices have
         super().__init__(self.whole.hardware.nvidia, exact, **options)
 
     def allocate_with_oom_protection(

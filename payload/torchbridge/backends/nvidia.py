@@ -146,7 +146,7 @@ class NVIDIABackend(Backend):
         """Return the shared passes with this GPU's 16-bit format, and FP8 if requested."""
         shared = super().passes(level, training)
         chosen = [self.narrow if one is bfloat16 else one for one in shared]
-        asked = self.config.hardware.nvidia.fp8_enabled is True  # left open it changes no numbers
+        asked = self.config.hardware.nvidia.fp8_enabled is True  # None does not change numbers
         if compile_model in chosen and asked and not training:
             fp8 = FP8Compiler(self.config, hardware=self.hardware).apply_pass
             chosen.insert(chosen.index(compile_model), fp8)

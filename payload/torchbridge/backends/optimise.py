@@ -67,9 +67,9 @@ def fold_conv_bn(model: nn.Module, setting: Setting) -> Result:
         return model, PassResult(name, False, reason=why)
     before = _norms(model)
     try:
-        with preserve_state(model, setting):  # tracing runs what is no module's work
+        with preserve_state(model, setting):  # tracing runs code outside of modules
             pairs = list(_pairs(model))
-    except Exception as error:  # fx says no in many ways
+    except Exception as error:  # fx raises many types of errors
         reason = f"the model cannot be traced: {_brief(error)}"
         return model, PassResult(name, False, reason=reason)
     for convolution, norm in pairs:
@@ -195,7 +195,7 @@ def passes_of(level: str, *, training: bool) -> tuple[Pass, ...]:
     return tuple(one for step in steps for one in step)
 
 
-# What is seen on a model. Only these make evidence.
+# Observations of a model. Evidence comes only from these functions.
 
 
 def _tensors(model: nn.Module) -> list[Tensor]:
@@ -267,7 +267,7 @@ def _runs_compiled(call: Callable[[], object]) -> bool:
     return any(event.name.startswith("Torch-Compiled Region") for event in profile.function_events)
 
 
-# How the passes do it.
+# Implementation of the passes.
 
 
 def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:

@@ -172,7 +172,7 @@ class CompiledModel(nn.Module):
         """
         if self.training:
             return self.model(*inputs)
-        with torch.no_grad():  # what is kept for a backward pass would make it another graph
+        with torch.no_grad():  # tensors saved for backward would change the graph
             output = self.model(*inputs)
         before, shapes = self.xla.compilations().count, shapes_of(inputs)
         self.xla.sync()
@@ -215,7 +215,7 @@ class XLACompiler:
         """
         if not sample_inputs:
             raise CompilationError("XLA compiles for shapes: give sample_inputs")
-        key = id(model), shapes_of(sample_inputs)  # what is kept holds the model, and so its id
+        key = id(model), shapes_of(sample_inputs)  # cached: the model, so its id is unique
         return self._cache.once(key, lambda: self._compiled(model, sample_inputs)).eval()
 
     def _compiled(self, model: nn.Module, inputs: Sequence[Tensor]) -> tuple[CompiledModel, float]:
@@ -229,7 +229,7 @@ class XLACompiler:
         device, shapes = self.xla.device(), shapes_of(inputs)
         compiled.to(device)
         given = [x.to(device) for x in inputs]
-        self.xla.sync(wait=True)  # what was pending is not ours
+        self.xla.sync(wait=True)  # earlier pending operations do not count
         before, start = self.xla.compilations().count, self.clock()
         try:
             output = compiled(*given)

@@ -6,9 +6,9 @@ import torch
 
 from torchbridge.bench.sensors import last_level_cache
 
-TIMES = 2  # the largest cache: what is written once does not evict everything from one of its size
-LEAST = 2 * 2**30  # on accelerators: while it is written, the work's launches are made
-UNKNOWN = 256 * 2**20  # where nothing tells how large the cache is
+TIMES = 2  # times the largest cache: one write of its size does not evict everything
+LEAST = 2 * 2**30  # on accelerators: the launches overlap the write
+UNKNOWN = 256 * 2**20  # if the size of the cache is unknown
 
 
 class Flush:

@@ -218,5 +218,5 @@ class Outcome:
 
 
 def _finite(error: float) -> float | None:
-    """JSON has neither infinity nor NaN."""
+    """Return the error, or None if it is infinite or NaN, which JSON does not have."""
     return error if math.isfinite(error) else None

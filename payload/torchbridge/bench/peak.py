@@ -1,4 +1,4 @@
-"""Measure the peak memory of one call beyond what was allocated before."""
+"""Measure the peak memory of one call, in addition to the memory allocated before."""
 
 from __future__ import annotations
 

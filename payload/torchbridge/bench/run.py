@@ -17,9 +17,9 @@ from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import probe
 from torchbridge.timing import Ratio, Spread, in_quads, quad_ratios, until_steady
 
-SAMPLE_S = 2e-3  # what a sample lasts at least, where the cache may be warm
-EVENTS_S = 2e-2  # and by events, where what the host does before the first launch is in it
-SHORT_S = 5e-5  # what a clock is started for at least: reading it takes some 1e-7
+SAMPLE_S = 2e-3  # minimum seconds of a sample with a warm cache
+EVENTS_S = 2e-2  # the same by events, which include host work before the first launch
+SHORT_S = 5e-5  # minimum seconds per clock reading, which takes about 1e-7
 _PAIRS_OF_QUAD = 2
 _LOOKS = 1.25  # times as many quads each time it is looked whether they are enough
 
@@ -199,7 +199,7 @@ def _copied(device: torch.device) -> float | None:
     try:
         return measured_bandwidth(device)
     except torch.OutOfMemoryError:
-        return None  # what was measured before is worth more than this
+        return None  # earlier measurements matter more than this error
 
 
 def _with_roofline(outcome: Outcome) -> Outcome:

@@ -19,7 +19,7 @@ Readings = dict[str, float]
 
 EVERY_S = 0.05  # samples that are shorter share a reading
 _SM_CLOCK, _GPU_TEMPERATURE = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
-_HARMLESS = 0x1 | 0x2  # of the reasons for a lower clock: idle, and a clock that somebody has set
+_HARMLESS = 0x1 | 0x2  # ignored throttle reasons: idle, and a clock set by a user
 _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 
 

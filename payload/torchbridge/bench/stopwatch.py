@@ -70,5 +70,5 @@ class Stopwatch:
             for _ in range(calls):
                 arm.work()
             end.record()
-        torch.cuda.synchronize(self.device)  # of all streams: work may have queued on others
+        torch.cuda.synchronize(self.device)  # all streams: the work may use others
         return start.elapsed_time(end) / 1e3

@@ -96,7 +96,7 @@ def _as(wanted: Any, value: Any, where: str) -> Any:
         return _member(kind, value, where)
     if kind is float and type(value) is int:
         return float(value)
-    # bool is an int to Python, but True is no number of bytes
+    # bool is a subclass of int, but True is not a valid number
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ValueError(f"{where} must be {kind.__name__}, got {value!r}")
     return value

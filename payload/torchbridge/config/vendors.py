@@ -37,7 +37,7 @@ class VendorConfig(Settings):
 
     vendor: ClassVar[str]
     kind: ClassVar[type[Enum]]  # of its architectures
-    units: ClassVar[dict[str, tuple[str, str]]] = {}  # setting: (feature it needs, who has it)
+    units: ClassVar[dict[str, tuple[str, str]]] = {}  # setting: (required feature, its hardware)
 
     enabled: bool | None = None
     memory_fraction: float = 0.9

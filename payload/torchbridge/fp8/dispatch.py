@@ -23,7 +23,7 @@ NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 # Seconds that a kernel takes at least, on devices where it is launched from the host.
 LAUNCH_S = {"nvidia": 4e-6, "amd": 4e-6, "intel": 4e-6}
 Work = tuple[float, int]  # operations of a kernel, bytes that it moves
-SCALE_KERNELS = 8  # of a single number each: what makes a scale of the largest magnitude
+SCALE_KERNELS = 8  # kernels on one number each, which compute a scale from a magnitude
 
 
 @dataclass(frozen=True, slots=True)

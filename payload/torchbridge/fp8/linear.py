@@ -16,7 +16,7 @@ from torchbridge.kernels.registry import autocast_dtype
 
 GRANULARITIES = ("tensor", "row", "block")
 LAYER_PATHS = (*PATHS, "predicted")
-DEFAULT_PATH = "predicted"  # of layers that are not told
+DEFAULT_PATH = "predicted"  # default path of layers
 _PRODUCTS = ("forward", "grad_input", "grad_weight")
 
 
@@ -147,13 +147,13 @@ class NativeFP8Linear(nn.Linear):
         self._synced = self._quantized_now()
         return self._synced
 
-    @torch.inference_mode(False)  # what is kept may be wanted for gradients
+    @torch.inference_mode(False)  # the cached weight may be used with gradients
     def _quantized_now(self) -> FP8QuantizedTensor:
         return self.quantize("weight", self.weight)
 
     def _state(self) -> object:
         """Return a key of all that the quantised weight depends on; None if it cannot be cached."""
-        if self.weight.is_inference():  # changes of such a tensor are not counted
+        if self.weight.is_inference():  # such tensors have no version counter
             return None
         changes = self.weight._version  # noqa: SLF001  torch's own count has no public name
         of_weight = self.weight.data_ptr(), changes, self.weight.dtype
@@ -227,7 +227,7 @@ class NativeFP8Linear(nn.Linear):
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        self._synced = self._kept = None  # of another device or dtype from now on
+        self._synced = self._kept = None  # device or dtype may have changed
         return super()._apply(fn, recurse)
 
 

@@ -303,7 +303,7 @@ def _probe(
     try:
         actual = _by_kernel(a, b, path, bias).float()
     except torch.OutOfMemoryError:
-        raise  # says nothing of the kernel, and would be remembered
+        raise  # is no property of the kernel, and would be cached
     except (RuntimeError, ValueError, NotImplementedError) as error:
         return f"does not run ({first_words(error)})"
     wrong = (actual - expected).abs().max() > 0.01 * expected.abs().max()

@@ -122,7 +122,7 @@ class AmaxHistory(PinnedDtypes):
             beyond = limit * (1 + 2.0**-20)  # that much is float32's rounding
             self.saturated += (x.abs().float() * scale > beyond).sum()
             self.amax.copy_(self.amax.roll(1))
-            self.amax[0] = current.where(current.isfinite(), 0.0)  # an overflow is no history
+            self.amax[0] = current.where(current.isfinite(), 0.0)  # an overflow is not recorded
         return quantised
 
 
@@ -239,7 +239,7 @@ class FP8TrainingEngine:
             growth_interval=self.config.growth_interval,
         )
         self._scale = self.config.initial_scale  # as it was read last: reading waits for the device
-        self._originals: dict[nn.Module, nn.Module] = {}  # by what stands in for them
+        self._originals: dict[nn.Module, nn.Module] = {}  # original layers, by their replacements
 
     @property
     def loss_scale(self) -> float:

@@ -343,7 +343,7 @@ def cross_entropy_kernel(
     tl.store(losses + line, tl.where(counts, loss, 0.0))
     if gradient:
         factor = tl.load(scale + line * scale_stride).to(tl.float32)
-        factor = tl.where(valid, factor, float("nan"))  # a label that is no class is not hidden
+        factor = tl.where(valid, factor, float("nan"))  # an invalid label gives NaN
         for start in range(0, size, block):
             at = start + tl.arange(0, block)
             x = tl.load(row + at, mask=at < room, other=0.0).to(tl.float32)

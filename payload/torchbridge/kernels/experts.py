@@ -287,7 +287,7 @@ def in_triton(
     if y.numel() == 0 or top_k == 0:
         return y.zero_()
     x, experts = rowwise(x), experts.contiguous()
-    each = -(-experts.numel() // len(up))  # as many as all have when all have as many
+    each = -(-experts.numel() // len(up))  # rows per expert if the load is balanced
     tiles = pick_tiles(TABLE, x.dtype, each)
     index = expert_index(experts, len(up), tiles.m)
     hidden = _hidden(x, index, up.contiguous(), up_bias, activation, tiles, top_k, gated)

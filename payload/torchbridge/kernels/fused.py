@@ -44,7 +44,7 @@ def epilogue_gelu(device: str) -> str | None:
     """Return the kind of GELU that this device type's epilogue computes, or None."""
     try:
         return _ask_epilogue(device)
-    except (RuntimeError, AssertionError, TypeError):  # no device, no kernel, no function
+    except (RuntimeError, AssertionError, TypeError):  # missing device, kernel or function
         return None
 
 

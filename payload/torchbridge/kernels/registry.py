@@ -135,7 +135,7 @@ class KernelRegistry:
         return self._choices[key]
 
     def named(self, operation: str, name: str, request: Request) -> Kernel:
-        """Return the kernel of that name, never another.
+        """Return the kernel of that name, without a substitute.
 
         Raises:
             KernelRefused: it is unknown, or cannot serve the request.
@@ -203,7 +203,7 @@ def traced() -> bool:
 
 
 def autocast_on(device: str) -> bool:
-    """Return whether autocast is available and enabled on such devices."""
+    """Return whether autocast is available and enabled on devices of this type."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 

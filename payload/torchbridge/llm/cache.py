@@ -11,7 +11,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torchbridge.llm.gpt2 import GPT2
 
-SMALLEST = 128  # slots that a compiled step attends to at least: fewer save nothing
+SMALLEST = 128  # minimum slots of a compiled step: fewer would not be faster
 
 
 class KVCache:

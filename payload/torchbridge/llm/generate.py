@@ -22,7 +22,7 @@ from torchbridge.passes import AttentionOperators
 Decode = Callable[[Tensor, KVCache], Tensor]
 # a token [B], the cache that it follows, and how many more -> those [B, count]
 Follow = Callable[[Tensor, KVCache, int], Tensor]
-_LOOK_AFTER = {"cpu": 1}  # tokens, before it is asked whether all sequences have ended
+_LOOK_AFTER = {"cpu": 1}  # tokens between two checks whether all sequences have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

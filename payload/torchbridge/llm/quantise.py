@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torchbridge.llm.gpt2 import GPT2, TokenTable
 
 LARGEST = 127  # symmetric: -128 is not used
-VECTORS = torch.backends.cpu.get_cpu_capability()  # asked once: torch 2.7 cannot trace the question
+VECTORS = torch.backends.cpu.get_cpu_capability()  # read once: torch 2.7 cannot trace the call
 FEW = 4  # rows that a fused reduction computes at most; it reads the weights anew for each
 
 

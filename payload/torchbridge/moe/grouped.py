@@ -102,7 +102,7 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
             out = grouped_mm(rows, weights, ends)
             got = torch.autograd.grad(out.square().sum(), (rows, weights))
     except torch.OutOfMemoryError:
-        raise  # says nothing of the kernel, and would be remembered
+        raise  # is no property of the kernel, and would be cached
     except (RuntimeError, NotImplementedError) as error:
         first = first_words(error)
         if "synchronizing" in first:

@@ -81,7 +81,7 @@ class ExpertParallelism:
         outgoing = segments.counts.reshape(world_size, per_process)
         incoming = torch.empty_like(outgoing)  # [sender, local expert]
         dist.all_to_all_single(incoming, outgoing, group=self.group)
-        send, receive = torch.stack([outgoing, incoming]).sum(dim=2).tolist()  # one question
+        send, receive = torch.stack([outgoing, incoming]).sum(dim=2).tolist()  # one synchronisation
         rows = _Exchange.apply(rows, send, receive, self.group)
         local = torch.arange(per_process, device=rows.device).repeat(world_size)
         sender = local.repeat_interleave(incoming.reshape(-1), output_size=len(rows))

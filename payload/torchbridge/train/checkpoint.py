@@ -72,5 +72,5 @@ def _set_random_states(device: torch.device, states: dict[str, Tensor]) -> None:
 
 
 def _random_module(device: torch.device) -> Any:
-    """torch.cuda or torch.xpu: what holds the random state of a device other than the CPU."""
+    """Return torch.cuda or torch.xpu, which hold random states of their devices; else None."""
     return {"cuda": torch.cuda, "xpu": torch.xpu}.get(device.type)

@@ -28,7 +28,7 @@ from torchbridge.train.watch import (
 
 WARM_UP = 3  # steps of a shape before it is recorded
 SHAPES = 2  # of whole groups of batches, and of an epoch's last one
-HOST_S = 5e-6  # what an operator costs the host in eager mode, forward, backward or update
+HOST_S = 5e-6  # host seconds per operator in eager mode: forward, backward or update
 REACHED = 0.4  # of the device's peaks, by a step of ordinary layers
 
 Outputs = tuple[Tensor, ...]
@@ -100,7 +100,7 @@ class CapturedStep:
             for buffer, tensor in zip(buffers, batch, strict=True):
                 buffer.copy_(send(tensor, buffer.device), non_blocking=True)
         self._replay()
-        for parameter, gradient in self._gradients:  # those of a step in between are others
+        for parameter, gradient in self._gradients:  # an eager step in between replaces them
             if parameter.grad is not gradient:
                 parameter.grad = gradient
         return tuple(output.clone() for output in self._outputs)  # the next replay overwrites them

@@ -86,7 +86,7 @@ class Trainer:
         self._rate = None if self._refusal else torch.zeros((), device=self.device)
         self.optimizer, self.unfused = make_adamw(model.parameters(), config, self._rate)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision.scaled)
-        self.losses: list[Tensor] = []  # scalars, on the device until somebody asks
+        self.losses: list[Tensor] = []  # scalars, on the device until `result` is called
         self.gradient_norms: list[Tensor] = []
         backend, dtype = config.compile_backend, self.precision.dtype
         self._forward = torch.compile(model, backend=backend) if backend else model

@@ -1,4 +1,4 @@
-"""Observe a step's operators, and what a replay of a CUDA graph would not repeat."""
+"""Observe a step's operators, and effects that a replay of a CUDA graph would not repeat."""
 
 from __future__ import annotations
 

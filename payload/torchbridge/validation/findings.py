@@ -100,6 +100,6 @@ def _made(check: Check, *of: object) -> Finding:
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
             return check(*of)
-    except Exception as error:  # what the check met is its finding
+    except Exception as error:  # any exception makes the finding a failure
         advice = "read the error: the check could not be finished"
         return failed(f"{type(error).__name__}: {error}", advice)

@@ -45,7 +45,7 @@ def move(config: pytest.Config, worker: str) -> None:
 
 
 def take(worker: str) -> List[Tuple[str, str]]:
-    """Remove what a lost worker of pytest-xdist left; return it as sections of a report."""
+    """Remove the output files of a lost pytest-xdist worker; return them as report sections."""
     folder, found = seatrial_origins.GIVEN.get("SEATRIAL_CAPTURED"), []
     for stream in _STREAMS.values() if folder else ():
         path = os.path.join(str(folder), f"{worker}.{stream}")

@@ -1,4 +1,4 @@
-"""Compares the functions of the subject's loaded modules with what its installed files compile to.
+"""Compares the functions of the subject's loaded modules with the code compiled from its files.
 
 The file name of a code object proves nothing, because its compiler chooses it. So each installed
 file is compiled again, or read from the installer's ``.pyc`` where that has not changed since the
@@ -148,8 +148,9 @@ class _ByteCode:
     """The ``.pyc`` files that the installer wrote for a distribution, as the agent saw them."""
 
     def __init__(self, installed: InstalledFiles, digest: str) -> None:
-        """`digest` is from the agent; without it, or if a file has changed, there is no byte code.
+        """Prepare to read byte code.
 
+        Without a `digest` from the agent, or if a file has changed since, there is no byte code.
         ``Files.byte_code_digest`` computes the same text.
         """
         marks = dict(_marks(installed)) if digest else {}
@@ -199,7 +200,7 @@ class CodeComparison:
         self._good: Dict[int, types.CodeType] = {}
         """By identity, which is unique as long as they are stored here."""
         self._seen: Dict[str, ModuleSnapshot] = {}
-        """By module, of those whose functions all come from the module's file."""
+        """Modules whose functions all come from their files, by name."""
 
     def look(self, loaded: Mapping[str, object]) -> ComparedModules:
         """Compare the modules of ``sys.modules``, or of a part of it."""
@@ -233,7 +234,7 @@ class CodeComparison:
     def _replaced(
         self, name: str, module: ModuleSnapshot, file: str, found: ComparedModules
     ) -> Optional[List[Tuple[str, types.CodeType]]]:
-        """Return the functions that do not come from the file; None if it cannot be compared."""
+        """Return the functions that do not come from the file; None if they cannot be compared."""
         source = self._source(file)
         if source is None:
             found.left_out.append(name)
@@ -252,7 +253,7 @@ class CodeComparison:
         return seen is not None and (seen is same or seen.is_same(module))
 
     def _changes(self, name: str, module: object) -> Iterator[ChangedName]:
-        """Yield what has changed of a module.
+        """Yield the changes of a module since its import.
 
         Additions count only if their code is not from the environment, or if they hide a submodule.
         """
@@ -309,7 +310,7 @@ class CodeComparison:
         return rows
 
     def _forget(self, source: _Source) -> None:
-        """Free the memory of what can be read again: new memory costs more than reading."""
+        """Drop a source that was not compiled: its byte code can be read again."""
         if not source.is_compiled:
             del self._sources[source.file]
 
@@ -330,7 +331,7 @@ class CodeComparison:
         return False
 
     def _is_alien(self, called: List[Function], contents: Mapping[str, object]) -> bool:
-        """Return whether none of these functions comes from another installed file that it names.
+        """Return whether none of the functions comes from the installed file that its code names.
 
         Libraries replace their own functions by those of other files, such as faster ones.
         """

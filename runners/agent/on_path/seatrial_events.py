@@ -74,7 +74,7 @@ def metric(
 
 
 def degraded(reason: str) -> bool:
-    """Report that the job ran on a fallback instead of what it claims to run on."""
+    """Report that the job ran on a fallback, such as the CPU instead of a GPU."""
     return _say({"degraded": reason})
 
 

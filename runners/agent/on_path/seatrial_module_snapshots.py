@@ -496,7 +496,7 @@ def _enclosed(function: Function) -> Iterator[object]:
 
 
 def _inner(function: Function) -> Tuple[List[int], List[int]]:
-    """Return the identities of a function's defaults by keyword, and of what it encloses."""
+    """Return the identities of a function's keyword defaults, and of its closure's values."""
     values = list(_enclosed(function))
     found = list(map(id, values))
     for value in values:

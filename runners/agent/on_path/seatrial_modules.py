@@ -180,7 +180,7 @@ def _ends_by(traceback: Any) -> bool:  # noqa: ANN401
 
 
 _PROGRAM_TEXTS = ("<string>", "<stdin>")
-"""Names of the program's text after ``-c``, and of what Python reads as its program."""
+"""File names of program texts: after ``-c``, and from standard input."""
 
 
 _WATCHED = ("asyncio.base_events", "concurrent.futures._base", "multiprocessing.pool")

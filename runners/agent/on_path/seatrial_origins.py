@@ -230,7 +230,7 @@ class InstalledFiles:
         )
 
     def _is_namespace(self, module: object) -> bool:
-        """Return whether it is a namespace package in a folder of the distribution."""
+        """Return whether a module is a namespace package in a folder of the distribution."""
         if type(module) is not types.ModuleType:
             return False
         places = [str(place) for place in contents(module).get("__path__") or ()]  # type: ignore[attr-defined]

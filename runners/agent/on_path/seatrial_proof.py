@@ -67,7 +67,7 @@ _WATCHED = frozenset(
         "pytest_sessionfinish",
     )
 )
-"""Hooks that can change the outcome of a test."""
+"""Hooks of plugins that can change the outcome of a test."""
 _IN_WORKERS = _WATCHED | {"pytest_unconfigure"}
 """Watched hooks in a worker of pytest-xdist: also the last one, as its exit code is ignored."""
 _KNOWN = frozenset((

@@ -531,7 +531,7 @@ def _capped(text: LongRepr, records: RecordPipe) -> LongRepr:
 
 
 def _property(value: object, records: RecordPipe) -> Scalar:
-    """Return a plain JSON value: what JSON cannot hold (NaN, objects) becomes text."""
+    """Return a value for JSON; other values, such as NaN and objects, become text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -276,13 +276,13 @@ def _has_pair(code: CodeType, pairs: Iterable[bytes]) -> bool:
 
 
 def idle_comparisons(source: bytes, lines: Set[int]) -> Iterator[int]:
-    """Yield the first lines of functions that have such a statement.
+    """Yield the first lines of functions that have a statement ``x == y`` whose value is ignored.
 
-    One in a ``with`` or ``try`` is left out: it is to raise something.
+    A comparison in a ``with`` or ``try`` is left out: the test expects it to raise an error.
 
     Args:
         source: A module's text.
-        lines: First lines of functions, their decorators' included; others are not looked into.
+        lines: First lines of functions, their decorators' included; others are not examined.
     """
     for function in ast.walk(_parsed(source)):
         if isinstance(function, _FUNCTIONS):
@@ -429,7 +429,7 @@ def _module_of(value: object) -> object:
 
 
 def _exclusion_of_function(name: str, value: FunctionType, *, is_ignored: bool) -> str:
-    """Return what excludes a function with a usual name, or one like it; empty if nothing does."""
+    """Return the setting that excludes a function with a name like a test's; else empty."""
     if name.startswith("Test_") or (
         name.startswith("Test") and _ASSERTS in value.__code__.co_names
     ):

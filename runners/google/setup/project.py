@@ -229,7 +229,7 @@ class GoogleAccountSetup:
                 yield f"deleted the role {role}"
 
     def check(self) -> Iterator[AccountCheck]:
-        """APIs, permissions and the kill switch. Raises ProviderError."""
+        """Yield the checks of APIs, permissions and the kill switch. Raises ProviderError."""
         yield from self._check_apis()
         yield from self._check_permissions()
         yield from self._check_act_as()
