@@ -1,8 +1,8 @@
 """Benchmarks of our kernels against torch.compile of the same formula.
 
-The page of `benchmarks.gpu` says which kernels to keep: those that are faster. On the CPU the
-library's ways replace the kernels, to test the benchmarks. `BENCHMARKS` has a function for each,
-called with a device and whether to be small.
+The page of `benchmarks.gpu` lists the kernels to keep, which are the faster ones. On the CPU the
+library's operations replace the kernels, to test the benchmarks. `BENCHMARKS` has a function for
+each, called with a device and whether to be small.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ SOURCE = 'extern "C" __attribute__((global)) void empty() {}'
 
 
 def rules(device: torch.device) -> Hardware:
-    """Return this device's hardware, or an MI300X's and report degraded if it is not AMD's."""
+    """Return the device's hardware if it is AMD's; else an MI300X's, reporting degraded."""
     found = probe(device)
     if found.vendor == "amd":
         return found

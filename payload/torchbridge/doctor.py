@@ -147,7 +147,7 @@ def check_capability(system: SystemUnderTest) -> Finding:
 
 
 def check_memory(system: SystemUnderTest) -> Finding:
-    """Check that the GPU has at least LEAST_MEMORY bytes and returns what is written to them."""
+    """Check that the GPU has at least LEAST_MEMORY bytes and keeps the numbers written to them."""
     if system.hardware.vendor == "cpu":
         return warned("no GPU: no GPU memory", "none is needed on a CPU")
     size = system.hardware.memory_bytes

@@ -127,7 +127,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> OverlayFacts:
 
 
 def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
-    """Import torch in a separate process: the import may hang or crash the process."""
+    """Return torch's devices from a separate process, because the import may hang or crash."""
     answer = asker.ask(_TORCH_DEVICES, timeout_s=_TORCH_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:

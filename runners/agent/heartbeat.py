@@ -19,7 +19,7 @@ from .preemption_notices import Notices
 
 _FULL_BELOW_BYTES = 1024 * 1024
 _SILENT_S = 20.0
-"""A silence is reported once it lasts this long."""
+"""Minimum duration of a reported silence, in seconds."""
 
 
 class Heartbeat:

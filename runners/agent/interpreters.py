@@ -152,7 +152,7 @@ found = sorted(sum(wheels, []))
 
 
 def bundled_pip(path: str) -> Optional[str]:
-    """Return the pip wheel that came with an interpreter, if one did."""
+    """Return the path of the pip wheel that came with an interpreter; None without one."""
     script = answering(_BUNDLED, '{"found": found}')
     answer = bounded_process.run(
         (path, "-E", "-s", "-c", script), timeout_s=_TIMEOUT_S, env=quiet_environment()

@@ -38,22 +38,22 @@ class AttemptFolder(NamedTuple):
 
     @property
     def lock(self) -> Path:
-        """Held by flock for as long as the agent lives."""
+        """The lock file, which the agent holds by flock while it runs."""
         return self.folder / "lock"
 
     @property
     def pid(self) -> Path:
-        """The agent's process id; only meaningful while the lock is held."""
+        """File with the agent's process id, which is valid only while the lock is held."""
         return self.folder / "agent.pid"
 
     @property
     def complaints(self) -> Path:
-        """The agent's own stderr."""
+        """File with the agent's own stderr."""
         return self.folder / "agent.err"
 
     @property
     def events(self) -> Path:
-        """The numbered event stream."""
+        """File with the numbered event stream."""
         return self.folder / "events.jsonl"
 
     @property
@@ -63,7 +63,7 @@ class AttemptFolder(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """Output of all jobs, one after the other."""
+        """File with the output of all jobs, one after the other."""
         return self.folder / "log"
 
     @property
@@ -73,17 +73,17 @@ class AttemptFolder(NamedTuple):
 
     @property
     def payload(self) -> Path:
-        """The copy of the payload of this attempt."""
+        """Folder with the attempt's copy of the payload."""
         return self.own / "payload"
 
     @property
     def venv(self) -> Path:
-        """The overlay environment."""
+        """Folder of the overlay environment."""
         return self.own / "venv"
 
     @property
     def python(self) -> Path:
-        """The overlay's interpreter."""
+        """Path of the overlay's interpreter."""
         return self.venv / "bin" / "python"
 
     @property
@@ -93,12 +93,12 @@ class AttemptFolder(NamedTuple):
 
     @property
     def jobs(self) -> Path:
-        """A folder per job."""
+        """Folder with one folder per job."""
         return self.own / "jobs"
 
     @property
     def given(self) -> Path:
-        """Files for jobs, which jobs cannot change."""
+        """Folder of files for jobs that jobs cannot change."""
         return self.own / "given"
 
     @property
@@ -112,15 +112,15 @@ class AttemptFolder(NamedTuple):
         return self.folder.parent.parent
 
     def pristine(self, digest: str) -> Path:
-        """Return the unpacked payload archive with this digest."""
+        """Return the folder of the unpacked payload archive with this digest."""
         return self.base / "payloads" / digest
 
     def wheelhouse(self, digest: str) -> Path:
-        """Return the wheels shipped under this digest."""
+        """Return the folder of the wheels shipped under this digest."""
         return self.base / "wheels" / digest
 
     def job(self, job: str) -> JobFolder:
-        """Return the folder of one job."""
+        """Return the folders of one job."""
         short = _short(f"{self.arm}/{job}" if self.arm else job, 4)
         return JobFolder(self.jobs / job, self.given / job, f"{self.short_prefix}{short}")
 
@@ -144,27 +144,27 @@ class JobFolder(NamedTuple):
 
     @property
     def events(self) -> Path:
-        """``$SEATRIAL_EVENTS``."""
+        """File of the job's own events, ``$SEATRIAL_EVENTS``."""
         return self.folder / "events.jsonl"
 
     @property
     def modules(self) -> Path:
-        """``$SEATRIAL_MODULES``: modules of the subject that were loaded from elsewhere."""
+        """``$SEATRIAL_MODULES``: file that lists modules of the subject loaded from elsewhere."""
         return self.folder / "modules.jsonl"
 
     @property
     def artifacts(self) -> Path:
-        """``$SEATRIAL_ARTIFACTS``."""
+        """Folder of the job's artifacts, ``$SEATRIAL_ARTIFACTS``."""
         return self.folder / "artifacts"
 
     @property
     def tmp(self) -> Path:
-        """``$TMPDIR``, or the target of a short link in it."""
+        """Temporary folder, ``$TMPDIR`` or the target of a short link in it."""
         return self.folder / "tmp"
 
     @property
     def caches(self) -> Path:
-        """Compiler caches of one arm of a pairing."""
+        """Folder of the compiler caches of one arm of a pairing."""
         return self.folder / "caches"
 
     @property
@@ -179,12 +179,12 @@ class JobFolder(NamedTuple):
 
     @property
     def captured(self) -> Path:
-        """``$SEATRIAL_CAPTURED``: output that pytest captured, in files of the jobs' user."""
+        """``$SEATRIAL_CAPTURED``: folder of pytest's captured output, owned by the jobs' user."""
         return self.given / "captured"
 
     @property
     def empty_config(self) -> Path:
-        """Configuration of pytest if the payload has none."""
+        """Configuration file of pytest for a payload without one."""
         return self.given / "pytest.ini"
 
 

@@ -1,8 +1,9 @@
 """Keeps jobs from the cloud's metadata server, which gives the machine's keys to every process.
 
-User data there holds the machine's private host key. A packet filter for the jobs' user rejects
-each connection to the server; the agent and the system's services still reach it. On a machine
-without one a routing rule does, which a socket that is bound to a device passes: the trial says so.
+User data there contains the machine's private host key. A packet filter for the jobs' user rejects
+each connection to the server; the agent and the system's services can still connect. A machine
+without a packet filter gets a routing rule, which a socket that is bound to a device bypasses; the
+trial connection detects that.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .evidence_text import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
-"""Maximum size of a bundle; a controller accepts 256 MiB."""
+"""Maximum bytes of a bundle; a controller accepts 256 MiB."""
 
 _FILE_BYTES = 64 * 1024 * 1024
 _OUTPUTS_BYTES = 176 * 1024 * 1024

@@ -15,7 +15,7 @@ _SETTINGS = frozenset((
     ".pytest.ini", ".pytest.toml", "conftest.py", "entry_points.txt", "pyproject.toml",
     "pytest.ini", "pytest.toml", "setup.cfg", "sitecustomize.py", "tox.ini", "usercustomize.py",
 ))  # fmt: skip
-"""File names that pytest or Python read without being told."""
+"""Names of files that pytest or Python read automatically."""
 _AT_START = ("sitecustomize", "usercustomize")
 _SOURCE_FOLDERS = ("src", "lib", "python")
 """Folders of the payload that have its packages, the same as in `seatrial_shipped`."""
@@ -104,8 +104,8 @@ class PayloadCopy:
     def _is_in_place(self, path: PurePath) -> bool:
         """Return whether Python may import a new file, or linked folder, instead of another module.
 
-        Any folder may be on the path. There a folder without `__init__.py` comes after every module
-        of its name, wherever that is, and folders of one name are searched one after the other.
+        Any folder may be on the path. A folder without `__init__.py` comes after every module of
+        its name on the whole path, and all folders of that name are searched.
         """
         if _CACHE in path.parts or not _is_importable(self._copy, path):
             return False

@@ -115,7 +115,7 @@ class AttemptRun:
         """Prepare, run, pack.
 
         Raises:
-            Ending: whatever ends the attempt before its jobs are done.
+            AttemptEnd: The attempt ends before its jobs are done.
         """
         if problem is not None:
             raise AttemptEnd(f"the plan cannot be followed: {problem}")

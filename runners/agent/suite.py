@@ -90,7 +90,7 @@ def config_file(root: Path, arguments: Sequence[str] = ()) -> Optional[Path]:
 
 
 _PLUGIN_DISK_FULL = 74
-"""Exit code of a pytest whose results no longer fit on the disk; a test may end with it, too."""
+"""Exit code of a pytest whose results no longer fit on the disk; tests may use it as well."""
 _PLUGIN_UNHEARD = 77
 """Exit code of a pytest whose pipe for results was closed."""
 _CLOSED = "its results could not be written: a test must not close files that it did not open"

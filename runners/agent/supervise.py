@@ -253,7 +253,7 @@ class Watch:
         self._output.drain(_DRAIN_S)
 
     def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
-        """Return the processes that outlive the main process, after a moment to end."""
+        """Return the processes that still run a moment after the main process ended."""
         deadline = time.monotonic() + self.afterglow_s
         while self._all_of(child.pid) and time.monotonic() < deadline:
             self._output.pump(0.05)

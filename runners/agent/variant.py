@@ -299,7 +299,7 @@ def copy_payload(context: AttemptContext) -> None:
     """Create the side's copy of the payload.
 
     Raises:
-        Ending: the payload is not on this machine, or cannot be copied.
+        AttemptEnd: the payload is not on this machine, or cannot be copied.
     """
     attempt = context.attempt
     source = attempt.pristine(context.plan.payload)

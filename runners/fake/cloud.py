@@ -44,7 +44,7 @@ class LaunchFault(StrEnum):
     CREDENTIALS = "credentials"
     CONFIG = "config"
     LOST_ANSWER = "lost answer"
-    """The machine is made, and the call fails nevertheless."""
+    """The machine is created, but the call fails."""
     LATE_CAPACITY = "capacity, late"
     """The order is accepted, and refused at the first inspect."""
 
@@ -109,7 +109,7 @@ class FakeCloud:
             self._faults.setdefault(place, deque()).extend([fault] * times)
 
     def fail_verb(self, verb: str, *, times: int) -> None:
-        """Make the next `times` calls of image, inspect, terminate or inventory unavailable."""
+        """Make the next `times` calls of image, inspect, terminate or inventory fail."""
         self._verb_faults[verb] = times
 
     def preempt(self, machine_id: str) -> None:
@@ -183,7 +183,7 @@ class FakeCloud:
             rented.looks_left = self.stop_looks
 
     def inventory(self) -> tuple[Machine, ...]:
-        """Return the visible machines, as a call of the provider."""
+        """Return the machines that a call of the provider would list."""
         with self._lock:
             self._verb("inventory")
             hidden = {id_ for id_, one in self._rented.items() if self._hide_once(one)}

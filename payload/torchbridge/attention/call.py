@@ -26,9 +26,9 @@ PATHS = (
 class Path:
     """The path that computed a call.
 
-    `form` is what the pattern became (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
-    `scores`); `backend` the kernel that SDPA chose, None if unknown; `fallback` why it is not the
-    preferred path; `reason` why SDPA's choice was overridden (`sdpa.rule`).
+    `form` is the form of the pattern (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
+    `scores`). `backend` is the kernel that SDPA chose, or None if unknown. `fallback` is the reason
+    not to take the preferred path. `reason` is the reason to override SDPA's choice (`sdpa.rule`).
     """
 
     name: str

@@ -36,7 +36,7 @@ class OutOfMemory(AllocationError):
 
 
 class OptimizationError(BackendError):
-    """A pass failed on a model or was refused; the cause is attached."""
+    """A pass failed on a model or was refused; the original error is its cause."""
 
 
 class CompilationError(BackendError):

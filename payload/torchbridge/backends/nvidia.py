@@ -289,7 +289,7 @@ class CUDAOptimizations:
 
 
 class CUDAUtilities:
-    """Report the CUDA environment and profile work on the current device."""
+    """Reports the CUDA environment and profiles work on the current device."""
 
     def __init__(self, cuda: ModuleType | Any = torch.cuda) -> None:
         self.manager = CUDADeviceManager(cuda)

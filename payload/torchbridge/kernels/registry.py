@@ -74,7 +74,7 @@ class Kernel:
 
 
 class KernelRefused(LookupError):
-    """No kernel, or not the requested one, can serve the request; the message has the reasons."""
+    """No kernel, or not the requested one, can serve the request; the message gives the reasons."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ def make_adamw(
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     """Return the learning rate of `step`, counted from 0, of `steps` in total.
 
-    It rises linearly over `warmup_steps` steps to the full rate, then is constant or decays to
-    zero, which it would reach one step after the last.
+    The rate rises linearly over `warmup_steps` steps to the full rate. Then it is constant, or
+    decays and would be zero one step after the last.
     """
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps

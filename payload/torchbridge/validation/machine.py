@@ -51,7 +51,7 @@ def device_available(machine: Machine) -> Finding:
 
 
 def memory(machine: Machine) -> Finding:
-    """Check that the device has 1 GiB (if known) and returns what is written to 16 MiB."""
+    """Check that the device has 1 GiB (if known) and keeps 16 MiB of written numbers."""
     size = machine.hardware.memory_bytes
     if 0 < size < LEAST_MEMORY:
         advice = "use a device with more memory"

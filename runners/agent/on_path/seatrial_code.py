@@ -366,7 +366,7 @@ _ENVIRONMENT = tuple(
     if entry and entry not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
     for each in (os.path.abspath(entry), os.path.realpath(entry))
 )
-"""Folders of the path before anything of the payload is on it."""
+"""Folders on the path before the payload's are added."""
 
 
 def is_in_the_environment(file: str) -> bool:

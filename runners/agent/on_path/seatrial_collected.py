@@ -27,9 +27,9 @@ _MODULE_CLEANUP = rb"(?m)^[^#\n]*\baddModuleCleanup\s*\("
 _NOT_CALLED = "is a method for setup or teardown that pytest does not call in this class"
 _NO_HOOK = "is a hook of a module of tests, which pytest does not call"
 _PARSED_BYTES = 300_000
-"""Maximum size of all sources that are parsed: about 50 ms."""
+"""Maximum bytes of sources that are parsed, which takes about 50 ms."""
 _READ_BYTES = 2_000_000
-"""Maximum size of all other modules of the payload that are read: a few milliseconds."""
+"""Maximum bytes of other payload modules that are read, which takes a few milliseconds."""
 _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",

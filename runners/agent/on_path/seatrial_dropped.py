@@ -1,7 +1,7 @@
 """Watches for failed assertions that end in a future, a pool's result or an event loop.
 
-A test or a command passes if nobody asks these for the exception. Nothing is imported for it: a
-module is watched from the moment that it is loaded.
+A test or a command passes if it never reads the exception from them. The watched modules are not
+imported for this purpose: each is changed when the program itself loads it.
 """
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 

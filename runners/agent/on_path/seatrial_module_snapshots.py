@@ -1,8 +1,8 @@
 """Stores the contents of the subject's modules when their import returns, and lists later changes.
 
 The line after ``import mylib`` may already replace ``mylib.f``, by a function whose code looks
-honest. A snapshot is taken before that line, because Python's import is watched from before
-anything of the payload is loaded.
+unsuspicious. The snapshot precedes that line, because Python's import is watched before anything
+of the payload is loaded.
 
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
@@ -356,7 +356,7 @@ def _note_importer(name: str, frame: types.FrameType) -> None:
 
 
 def watch_files() -> None:
-    """Collect the files that Python's loaders and runpy execute, be they in ``sys.modules`` or not.
+    """Collect the files that Python's loaders and runpy execute from now on, in `EXECUTED`.
 
     Those that are executed from now on.
     """

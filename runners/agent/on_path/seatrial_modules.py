@@ -319,10 +319,10 @@ def _is_dropped(frame: Any) -> bool:  # noqa: ANN401
 
 
 def _variables() -> Dict[str, str]:
-    """Return the agent's variables: this process's, or else those of the nearest one above it.
+    """Return the agent's variables: this process's, or else its nearest ancestor's.
 
-    A process may be started with an empty environment. What it was started by can be gone, and
-    only Linux tells the environment of another process: then nothing is found.
+    A process may be started with an empty environment. The result is empty if the ancestor has
+    ended, or if the system does not show the environment of other processes, as only Linux does.
     """
     rows = [f"{name}={value}" for name, value in os.environ.items()]
     pid = os.getppid()

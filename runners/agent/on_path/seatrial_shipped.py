@@ -1,8 +1,9 @@
-"""Finds what a process has from the payload and not from the installed subject, or the reverse.
+"""Finds modules that come from the payload and not from the installed subject, or the reverse.
 
-Where no wheel is under validation, the payload itself is the subject: an earlier release in the
-interpreter, or an editable installation of another folder, must not be tested in its place. Where
-one is, nothing that it lacks may come from the payload: a module, a requirement, its metadata.
+If no wheel is under validation, the payload itself is the subject: an earlier release in the
+interpreter, or an editable installation of another folder, must not be tested instead. If a wheel
+is, then modules, requirements and metadata that it lacks must not come from the payload.
+
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
 # ruff: noqa: INP001, PTH100, PTH113, PTH118, PTH119, PTH120, PTH206 - not a package; plain text is quick

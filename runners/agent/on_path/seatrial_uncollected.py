@@ -1,4 +1,4 @@
-"""Finds what has a usual name for tests and is not collected, in folders, sources and modules."""
+"""Finds tests that pytest does not collect, in folders, sources and modules."""
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def file_defines_tests(file: Path) -> bool:
 
 
 def definitions(text: str) -> Dict[NamePath, int]:
-    """Return how often each test function and each class is defined, as far as its line shows.
+    """Return how often each test function and each class is defined, judged by lines only.
 
-    Functions within functions are left out. Text within quotation marks is not told apart, nor
-    are the branches of a condition: a syntax tree has to confirm what is concluded from it.
+    Functions within functions are left out. Definitions in texts and in branches of a condition
+    count like others, so a syntax tree must confirm the result.
     """
     found: Dict[NamePath, int] = {}
     for outer, kind, name in _scopes(text):

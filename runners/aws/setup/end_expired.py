@@ -1,7 +1,7 @@
-"""Ends everything of a Seatrial project that is past its ``seatrial-expires-at`` tag.
+"""Ends all resources of a Seatrial project whose ``seatrial-expires-at`` tag is in the past.
 
 The kill switch of an AWS account. A timer in that account calls `handler`, so that it works while
-no controller lives. This file is deployed as it is: it needs boto3 and nothing of Seatrial.
+no controller runs. This file is deployed as it is: it needs boto3 and nothing of Seatrial.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def handler(event: object, context: object) -> dict[str, Any]:
 
 
 def end_expired(project: str, now: float) -> dict[str, Any]:
-    """End what is expired in every enabled region.
+    """End every expired resource in every enabled region.
 
     Args:
         project: The value of the tag ``seatrial-project``.

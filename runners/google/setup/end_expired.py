@@ -1,8 +1,8 @@
-"""Ends everything of a Seatrial project that is past its ``seatrial-expires-at`` label.
+"""Ends all resources of a Seatrial project whose ``seatrial-expires-at`` label is in the past.
 
 The kill switch of a Google Cloud project: instances, disks and addresses of Compute Engine, queued
 resources and nodes of Cloud TPU. A timer in that project posts to this server, so that it works
-while no controller lives. This file is deployed as it is: it needs Python and nothing else.
+while no controller runs. This file is deployed as it is: it needs Python and nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Project:
         self._token = _token()
 
     def end_expired(self, now: float) -> dict[str, Any]:
-        """End what is expired, in every zone.
+        """End every expired resource in every zone.
 
         Args:
             now: Seconds since 1970.
