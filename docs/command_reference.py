@@ -27,7 +27,7 @@ wide as their text, or as `COLUMNS` where it is set.
 
 ## Exit codes
 
-| exit code | of `run`, `rerun`, `watch` | of `gate check` | of every other command |
+| code | of `run`, `rerun`, `watch` | of `gate check`, `gate dry-run` | of every other command |
 |---|---|---|---|
 | 0 | the run passed | PASS, also with exceptions | the command worked |
 | 1 | failed, or timed out | FAIL | what it checks is not so (below) |
@@ -43,8 +43,8 @@ wide as their text, or as `COLUMNS` where it is set.
 1 of other commands: `lint` found something, `gate verify` proves nothing, `gate explain --replay`
 differs, `gate bisect` found no commit, `channel test` was not delivered, `db check` needs an
 upgrade, an approval of `gate approve` counts for nothing, a check of `doctor CLOUD` or of a host
-(`plan --check`) failed, a cell of a `plan` cannot be launched. `show`, `failures` and
-`gate dry-run` end with 0 whatever they show. `ssh` ends with the exit code of `ssh` itself.
+(`plan --check`) failed, a cell of a `plan` cannot be launched. `show` and `failures` end with 0
+whatever they show. `ssh` ends with the exit code of `ssh` itself.
 
 ## Completion
 

@@ -22,6 +22,7 @@ from orchestrator.domain.known_issue import (
     IssueUse,
     applying,
     kind_of,
+    names_tests,
     uses,
     with_tests,
 )
@@ -65,17 +66,19 @@ def explain_run(
     used = uses(issues, failures, ran, on=at.date(), successors_of=successors_of)
     used = with_tests(used, _tests_ran(stores, run.id, product, used, ran, successors_of))
     packages = {cell.cell: cell.packages for cell in ran}
+    by_test = names_tests(issues)
+    kinds = [kind_of(failure, by_test=by_test) for failure in failures]
     by_kind = {
         kind: applying(used, one, packages.get(one.cell, {}), successors_of)
-        for kind, one in {kind_of(failure): failure for failure in failures}.items()
+        for kind, one in dict(zip(kinds, failures, strict=True)).items()
     }
     held = active_ids(excused)
     told = _grouped(
         stores,
         failures,
         [
-            (by_kind[kind_of(one)], held.get((one.cell, one.job, one.nodeid), ""))
-            for one in failures
+            (by_kind[kind], held.get((one.cell, one.job, one.nodeid), ""))
+            for kind, one in zip(kinds, failures, strict=True)
         ],
     )
     return RunFailures(told, used, excused)
@@ -105,8 +108,9 @@ def explain_runs(
         tests={},
     )
     issues = [one for one in stores.known_issues.list() if not one.is_expired(at.date())]
+    named = {issue.id: issue for issue in issues}
     by_kind = grouped(
-        ((group.signature, group.job, group.cell), issue)
+        ((group.signature, group.job, group.cell), named[issue])
         for issue, groups in meant(stores, issues, found).items()
         for group in groups
     )
@@ -119,7 +123,7 @@ def explain_runs(
     }
     excuses = [
         (
-            tuple(by_kind.get(kind, ())),
+            tuple(i.id for i in by_kind.get(kind, ()) if i.scope.has_test(one.nodeid)),
             held.get((cells[kind[2]].product, one.cell, one.job, one.nodeid), ""),
         )
         for kind, one in placed

@@ -17,7 +17,9 @@ from orchestrator.application.triage_failures import (
     tests_ran,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
+from orchestrator.domain.failure_signature import is_signature_id
 from orchestrator.domain.known_issue import (
+    NO_SIGNATURE,
     CellScope,
     IssueMatch,
     KnownIssue,
@@ -185,15 +187,7 @@ def add_known_issue(context: Context, new: KnownIssue) -> KnownIssue:
 
 
 def _problems(context: Context, new: KnownIssue, today: date) -> list[Problem]:
-    found = _product_problems(context, new.product)
-    if new.match == IssueMatch():
-        found.append((("match",), "says nothing: name a signature, an exception, a frame or text"))
-    lacking = lacking_limits(new.scope, new.max_failures)
-    if new.match.is_anything and lacking:
-        found.append((("match",), f"would tolerate anything: say {', '.join(lacking)}"))
-    name = new.match.signature
-    if name and context.stores.failures.get(name) is None:
-        found.append((("match", "signature"), f"there is no signature {name!r}"))
+    found = [*_product_problems(context, new.product), *_match_problems(context, new)]
     if new.expires < today:
         found.append((("expires",), f"{new.expires} is over: it would never apply"))
     longest, lasts = longest_of(context, new.product), new.expires - today
@@ -206,6 +200,21 @@ def _problems(context: Context, new: KnownIssue, today: date) -> list[Problem]:
     if new.scope.requires_package and (not package or not is_version_range(versions)):
         found.append((("scope", "requires_package"), "must be a name, or as in name>=1.2"))
     return [Problem(path, message) for path, message in found]
+
+
+def _match_problems(context: Context, new: KnownIssue) -> list[tuple[Path, str]]:
+    found: list[tuple[Path, str]] = []
+    if new.match == IssueMatch():
+        found.append((("match",), "says nothing: name a signature, an exception, a frame or text"))
+    lacking = lacking_limits(new.scope, new.max_failures)
+    if new.match.is_anything and lacking:
+        found.append((("match",), f"would tolerate anything: say {', '.join(lacking)}"))
+    name = new.match.signature
+    if name and not is_signature_id(name):
+        found.append((("match", "signature"), NO_SIGNATURE.format(name)))
+    elif name and context.stores.failures.get(name) is None:
+        found.append((("match", "signature"), f"there is no signature {name!r}"))
+    return found
 
 
 def _product_problems(context: Context, product: str) -> list[tuple[Path, str]]:

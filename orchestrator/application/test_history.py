@@ -332,14 +332,14 @@ def _issues(
     found = {
         issue.id: issue
         for issue, go in wanted
-        if in_scope(issue, _ran(go, test.job, packages.get(go.number, {})))
+        if in_scope(issue, _ran(go, test, packages.get(go.number, {})))
     }
     return [issue_answer(one, on) for one in found.values()]
 
 
-def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> CellScope:
+def _ran(go: CellResult, test: KnownTest, packages: Mapping[str, str]) -> CellScope:
     platform = go.cell.partition(".")[0]
-    return CellScope(go.cell, platform, go.version, (job,), packages)
+    return CellScope(go.cell, platform, go.version, (test.job,), packages, test.nodeid)
 
 
 def _quarantines(stores: Stores, tests: Sequence[KnownTest], at: datetime) -> list[Quarantine]:

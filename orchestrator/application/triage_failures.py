@@ -14,7 +14,7 @@ from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import CellScope, KnownIssue, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.test_identity import KnownTest
-from orchestrator.store.failure_groups import CellFailureGroup, WindowCell
+from orchestrator.store.failure_groups import CellFailureGroup, Place, WindowCell
 from orchestrator.store.stores import Stores
 
 NEW_FOR = timedelta(days=7)
@@ -97,10 +97,33 @@ def meant(
         for issue in issues
     }
     packages = _packages(stores, issues, fitting)
-    return {
+    found = {
         issue.id: [one for one in fitting[issue.id] if _fits(issue, one, failures.cells, packages)]
         for issue in issues
     }
+    return _of_named_tests(stores, issues, found)
+
+
+def _of_named_tests(
+    stores: Stores, issues: Sequence[KnownIssue], found: Mapping[str, Sequence[CellFailureGroup]]
+) -> Mapping[str, Sequence[CellFailureGroup]]:
+    """Return the groups; of an issue that names tests, each with the number of these alone."""
+    naming = [issue for issue in issues if issue.scope.tests]
+    asked = {group for issue in naming for group in found[issue.id]}
+    if not asked:
+        return found
+    results = stores.failure_groups.failing_tests(
+        {group.cell for group in asked}, {group.signature for group in asked}
+    )
+    told = dict(found)
+    for issue in naming:
+        numbers = Counter(place for place, nodeid in results if issue.scope.has_test(nodeid))
+        told[issue.id] = [
+            replace(group, count=numbers[group.place])
+            for group in found[issue.id]
+            if numbers[group.place]
+        ]
+    return told
 
 
 def successors_of_issues(
@@ -148,7 +171,7 @@ def tests_ran(
         tests = {test for name in matching[issue.id] for test in failed.get(name, ())}
         if tests:
             found[issue.id] = any(
-                in_scope(issue, replace(ran[cell], jobs=(test.job,)))
+                in_scope(issue, replace(ran[cell], jobs=(test.job,), test=test.nodeid))
                 for test in tests
                 for cell in cells_of.get(test.id, ())
             )
@@ -207,11 +230,14 @@ def _answering(
     now: datetime,
 ) -> TriageInputs:
     known = list(issues)
+    most: dict[Place, int] = {}
+    for group in explained:  # issues that name tests may explain a part of the same results
+        most[group.place] = max(most.get(group.place, 0), group.count)
     return TriageInputs(
         issues=tuple(one for one in known if not one.is_expired(now.date())),
         over=tuple(one for one in known if one.is_expired(now.date())),
         quarantines=tuple(quarantines),
-        tolerated=sum(group.count for group in explained),
+        tolerated=sum(most.values()),
     )
 
 

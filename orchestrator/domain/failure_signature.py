@@ -58,6 +58,14 @@ class Signature:
         return f"{self.exception or 'failure'}{where}{said}"
 
 
+_ID = re.compile(r"s\d{1,3}-[0-9a-f]{12}")
+
+
+def is_signature_id(text: str) -> bool:
+    """Whether a text has the form of a signature's id; none is a pattern."""
+    return _ID.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failing result with its run and cell."""

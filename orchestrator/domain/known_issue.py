@@ -31,6 +31,13 @@ class IssueScope:
     """Version specifiers of the subject, such as ``>=0.4.6,<0.5`` or ``==0.4.*``."""
     requires_package: Word = ""
     """Package that must be installed, such as ``transformer-engine`` or ``pkg>=2``."""
+    tests: tuple[Filled, ...] = field(default=(), metadata=LATER)
+    """Node ids of tests, or patterns with ``*``; brackets stand for themselves."""
+
+    def has_test(self, nodeid: str) -> bool:
+        """Whether the scope includes the test; a result that is no test's has no node id."""
+        forms = (pattern.replace("[", "[[]") for pattern in self.tests)
+        return not self.tests or (bool(nodeid) and any(fnmatchcase(nodeid, f) for f in forms))
 
 
 _PLACEHOLDER = re.compile(r"<[a-z]+>")
@@ -99,6 +106,7 @@ def lacking_limits(scope: IssueScope, max_failures: int | None) -> list[str]:
 
 
 _NOTHING = IssueMatch()
+NO_SIGNATURE = "{!r} is no signature: one is as s1-0123456789ab, whole and without wildcards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +207,8 @@ class CellScope:
     jobs: tuple[str, ...]
     """Jobs with at least one test that ran."""
     packages: Mapping[str, str]
+    test: str | None = None
+    """Node id of the only test that is meant; None for all tests of the jobs."""
 
 
 def fits(issue: KnownIssue, failure: Failure, packages: Mapping[str, str], *, on: date) -> bool:
@@ -224,9 +234,11 @@ def uses(
         successors_of: By id of an old signature, the signatures that its failures have now.
     """
     packages = {cell.cell: cell.packages for cell in ran}
-    kinds = grouped((kind_of(failure), failure) for failure in failures)
+    asked = sorted(issues, key=lambda issue: issue.id)
+    by_test = names_tests(asked)
+    kinds = grouped((kind_of(failure, by_test=by_test), failure) for failure in failures)
     told = []
-    for issue in sorted(issues, key=lambda issue: issue.id):
+    for issue in asked:
         meant = [
             FailingResult(one.cell, one.job, one.nodeid)
             for some in kinds.values()
@@ -275,12 +287,22 @@ def without_match(has_run: bool | None) -> IssueState:
     return IssueState.STALE if has_run else IssueState.UNTRIED
 
 
-def kind_of(failure: Failure) -> tuple[str, str, str, str]:
+def names_tests(issues: Iterable[KnownIssue]) -> bool:
+    """Whether the scope of one of the issues is restricted to some tests."""
+    return any(issue.scope.tests for issue in issues)
+
+
+def kind_of(failure: Failure, *, by_test: bool) -> tuple[str, str, str, str, str]:
     """Return a key of failures: the same known issues apply to failures with equal keys.
 
     All failures must be of one run.
+
+    Args:
+        failure: A failing result.
+        by_test: Whether one of the issues names tests (`names_tests`).
     """
-    return failure.signature.id, failure.job, failure.cell, failure.version
+    test = failure.nodeid if by_test else ""
+    return failure.signature.id, failure.job, failure.cell, failure.version, test
 
 
 def applying(
@@ -313,7 +335,8 @@ def _is_meant(
 ) -> bool:
     if not is_match(issue.match, failure.signature, successors_of):
         return False
-    where = CellScope(failure.cell, failure.platform, failure.version, (failure.job,), packages)
+    job, test = (failure.job,), failure.nodeid
+    where = CellScope(failure.cell, failure.platform, failure.version, job, packages, test)
     return in_scope(issue, where)
 
 
@@ -342,11 +365,12 @@ def is_match(
 
 
 def in_scope(issue: KnownIssue, where: CellScope) -> bool:
-    """Whether the scope includes the cell: its subject's version, platform, jobs and packages."""
+    """Whether the scope includes the subject, platform, job and test."""
     scope = issue.scope
     return (
         _any_like(scope.platforms, (where.platform,))
         and _any_like(scope.jobs, where.jobs)
+        and (where.test is None or scope.has_test(where.test))
         and version_fits(scope.versions, where.version)
         and _has_package(scope.requires_package, where.packages)
     )

@@ -138,6 +138,10 @@ class WindowCell:
         return self.name.partition(".")[0]
 
 
+Place = tuple[str, str, int]
+"""Signature, job and number of a cell."""
+
+
 @dataclass(frozen=True, slots=True)
 class CellFailureGroup:
     """Failing results of one signature in one job of one cell."""
@@ -146,6 +150,11 @@ class CellFailureGroup:
     job: str
     cell: int
     count: int
+
+    @property
+    def place(self) -> Place:
+        """Signature, job and cell."""
+        return self.signature, self.job, self.cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +251,21 @@ class FailureGroupStore:
             groups = list(_groups(session, asked))
             pairs = list(_pairs(session, asked))
         return Window(groups, count_by_node_id(pairs))
+
+    def failing_tests(
+        self, cells: Collection[int], signatures: Collection[str]
+    ) -> list[tuple[Place, str]]:
+        """Return the failing results of these signatures in the cells, with their node ids."""
+        row, test = TestResultRow, TestCaseRow
+        query = select(row.signature, test.job, row.cell, test.nodeid)
+        query = query.join(test, test.id == row.test_id)
+        found: list[tuple[Place, str]] = []
+        with self._sessions.read() as session:
+            for some in slices(sorted(set(cells))):
+                for signature, job, cell, nodeid in session.execute(query.where(*_bad_in(some))):
+                    if signature is not None and signature in signatures:
+                        found.append(((signature, job, cell), nodeid))
+        return found
 
     def suites(self, cells: Collection[int]) -> Mapping[int, frozenset[str]]:
         """Return jobs with passed or failed tests of finished cells, by cell."""

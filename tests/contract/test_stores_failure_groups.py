@@ -179,6 +179,24 @@ def test_an_issue_that_asks_for_a_package_explains_only_where_it_is(world, conte
     assert reviewed(context, runs=1).kinds[0].status is TriageStatus.KNOWN
 
 
+def test_an_issue_that_names_tests_explains_these_alone(world, context):
+    one = issue(context, scope=IssueScope(tests=("a",)))
+    run = world.run({"a": SHAPES, "b": SHAPES}, {"b": SHAPES})
+    (kind,) = reviewed(context).kinds
+    assert (kind.status, kind.answering.tolerated, kind.count) == (TriageStatus.NEW, 1, 3)
+    (shown,) = list_issues(context, "proof", runs=20).issues
+    assert (shown.status, shown.seen) == (IssueStatus.APPLIES, 1)
+    (group,) = describe_run(context.stores, run, at=NOW).failure_groups
+    assert (group.known_issues, group.tolerated, group.count) == ((one.id,), 1, 3)
+    issue(context, scope=IssueScope(tests=("a", "b")))
+    (kind,) = reviewed(context).kinds
+    assert (kind.status, kind.answering.tolerated) == (TriageStatus.KNOWN, 3)
+    context.stores.known_issues.end("KI-0002", at=NOW, by="me")
+    world.run({"b": SHAPES})
+    (shown, _) = list_issues(context, "proof", runs=1).issues
+    assert shown.status is IssueStatus.UNTRIED
+
+
 @ON_SQLITE
 def test_a_quarantine_answers_where_it_covers_every_place(world, context):
     world.run({"a": SHAPES}, {"a": SHAPES})

@@ -144,7 +144,8 @@ def test_tests_are_paged(api: Desk) -> None:
     [
         ({"match": {}}, "/match"),
         ({"product": "*"}, "/product"),
-        ({"match": {"signature": "s1-none"}}, "/match/signature"),
+        ({"match": {"signature": "s1-000000000000"}}, "/match/signature"),
+        ({"match": {"signature": "s1-*"}}, "/match/signature"),
         ({"expires": "2026-02-28"}, "/expires"),
         ({"expires": "soon"}, "/expires"),
         ({"scope": {"versions": "0.4"}}, "/scope/versions"),

@@ -329,9 +329,27 @@ def test_a_verdict_is_replayed(
     assert word in cli.out
 
 
+@pytest.mark.parametrize(
+    ("decision", "strict", "code"),
+    [
+        ("PASS", False, 0),
+        ("PASS_WITH_EXCEPTIONS", False, 0),
+        ("PASS_WITH_EXCEPTIONS", True, 10),
+        ("FAIL", False, 1),
+        ("INCONCLUSIVE", False, 5),
+    ],
+)
+def test_a_dry_run_ends_as_a_check_does(
+    cli: Cli, gate: FakeController, policy: str, decision: str, strict: bool, code: int
+) -> None:
+    said = {**VERDICT, "id": "", "decision": decision}
+    gate.answers["POST", f"{GATE}/dry-run"] = Answer.of(said)
+    assert cli("gate", "dry-run", policy, *(["--strict"] if strict else [])) == code
+
+
 def test_a_dry_run_maps_nothing_and_says_when(cli: Cli, gate: FakeController, policy: str) -> None:
     gate.answers["POST", f"{GATE}/dry-run"] = Answer.of({**VERDICT, "id": ""})
-    assert cli("gate", "dry-run", policy, "--run", "latest", "--now", "2026-01-20T12:00") == 0
+    assert cli("gate", "dry-run", policy, "--run", "latest", "--now", "2026-01-20T12:00") == 1
     (asked,) = gate.sent("POST", f"{GATE}/dry-run")
     assert asked.json == {
         "runs": ["latest"],

@@ -46,6 +46,7 @@ def test_a_known_issue_is_added_with_all_that_was_said(
     controller.answers["GET", f"{API}/runs"] = Answer.of({"items": [], "next": None})
     words = ("--product", "p", "--owner", "o", "--expires", "2026-04-30", "--exception", "V*")
     more = ("--platform", "aws-a10g", "--platform", "gcp-l4", "--max-failures", "11")
+    more += ("--test", "t/test_a.py::test_b[1]", "--test", "t/test_c.py::*")
     assert cli("known-issue", "add", "Scaling", *words, *more) == 0
     assert cli.out == "KI-0001\n"
     assert "There is no run yet: whether a payload is named p is unknown." in cli.err
@@ -61,6 +62,7 @@ def test_a_known_issue_is_added_with_all_that_was_said(
             "jobs": [],
             "versions": "",
             "requires_package": "",
+            "tests": ["t/test_a.py::test_b[1]", "t/test_c.py::*"],
         },
         "url": "",
         "max_failures": 11,

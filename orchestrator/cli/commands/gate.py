@@ -201,9 +201,10 @@ def gate_dry_run(
     now: Annotated[
         str, _option("--now", metavar="TIME", text="Measure ages and expiries at this time.")
     ] = "",
+    strict: _Strict = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a gate without storing or signing."""
+    """Evaluate a gate without storing or signing. Exit codes as of `gate check`."""
     session = session_of(context)
     client = session.client()
     text = policy_text(policy)
@@ -211,7 +212,9 @@ def gate_dry_run(
     options |= {"policy": text} if text is not None else {}
     options |= {"now": _time(now)} if now else {}
     name = policy if text is None else _name(session, text, policy)
-    _show(session, client.try_gate(name, run or (), document=policy, **options), as_json=as_json)
+    answer = client.try_gate(name, run or (), document=policy, **options)
+    _show(session, answer, as_json=as_json)
+    raise typer.Exit(exit_code(answer.record.decision, strict=strict))
 
 
 @gate_app.command("explain")

@@ -59,6 +59,10 @@ _Contains = Annotated[
 ]
 _Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")]
 _Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repeatable.")]
+_Tests = Annotated[
+    list[str] | None,
+    text_option("--test", "NODEID", "Only it; * stands for any text. Repeatable."),
+]
 _Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
 _Package = Annotated[str, text_option("--requires-package", "NAME", "Only where it is installed.")]
 _Most = Annotated[
@@ -85,6 +89,7 @@ def known_issue_add(
     contains: _Contains = "",
     platform: _Platforms = None,
     job: _Jobs = None,
+    test: _Tests = None,
     versions: _Versions = "",
     requires_package: _Package = "",
     max_failures: _Most = None,
@@ -101,7 +106,11 @@ def known_issue_add(
         expires=expires.date(),
         match=IssueMatch(signature=signature, exception=exception, frame=frame, contains=contains),
         scope=IssueScope(
-            platforms=platforms, jobs=jobs, versions=versions, requires_package=requires_package
+            platforms=platforms,
+            jobs=jobs,
+            versions=versions,
+            requires_package=requires_package,
+            tests=tuple(test or ()),
         ),
         url=url,
         max_failures=max_failures,

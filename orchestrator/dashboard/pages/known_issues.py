@@ -274,6 +274,7 @@ def _where(scope: IssueScope) -> str:
     told = (
         ", ".join(scope.platforms),
         f"jobs {', '.join(scope.jobs)}" if scope.jobs else "",
+        f"tests {', '.join(scope.tests)}" if scope.tests else "",
         f"versions {scope.versions}" if scope.versions else "",
         f"with {scope.requires_package}" if scope.requires_package else "",
     )

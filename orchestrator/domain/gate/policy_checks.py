@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from orchestrator.domain.caller_identity import name_fault, person_key
 from orchestrator.domain.document_problems import Path, Problem, nearest
+from orchestrator.domain.failure_signature import is_signature_id
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import UNBOUND, Exemption
 from orchestrator.domain.gate.policy import (
@@ -29,6 +30,7 @@ from orchestrator.domain.gate.rule_context import RuleContext, RuledJob, is_bad,
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.known_issue import (
+    NO_SIGNATURE,
     CellScope,
     IssueMatch,
     IssueState,
@@ -264,6 +266,9 @@ def _meant(one: PolicyIssue) -> Iterator[Problem]:
     if one.match == IssueMatch():
         message = "says nothing: name a signature, an exception, a frame or text"
         yield Problem(("match",), message)
+    signature = one.match.signature
+    if signature and not is_signature_id(signature):
+        yield Problem(("match", "signature"), NO_SIGNATURE.format(signature))
     lacking = lacking_limits(one.scope, one.max_failures)
     for path, is_wide in (
         ("match", one.match.is_anything),

@@ -17,7 +17,7 @@ from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.exception_terms import ExemptionTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
-from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
+from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits, names_tests
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 
@@ -275,6 +275,7 @@ class _ToleranceFinder:
         self._flakes = _Allowance(FLAKY, self._flaky.max)
         written = policy.spec.known_issues
         self._by_scope = {one.id for one in written if one.without_signature == "allowed"}
+        self._by_test = names_tests(self._issues)
         self._known: dict[tuple[object, ...], tuple[KnownIssue, ...]] = {}
 
     def open_to(self, one: FailingResult) -> Iterator[_Allowance]:
@@ -298,7 +299,7 @@ class _ToleranceFinder:
 
     def _fitting(self, one: FailingResult) -> tuple[KnownIssue, ...]:
         about = one.failure(self._now)
-        named = one.name if one.has_no_signature else None
+        named = one.name if one.has_no_signature or self._by_test else None
         kind = (one.cell.id, one.job.id, about.signature, named, one.is_end)
         if kind not in self._known:
             self._known[kind] = tuple(i for i in self._issues if self._fits(i, one, about))

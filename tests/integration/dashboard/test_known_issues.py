@@ -80,7 +80,8 @@ def test_one_is_added_from_the_form(pages: PageDesk, world: KindsWorld) -> None:
         ("url", "javascript:alert(1)", "must begin with https://"),
         ("max_failures", "none", "must be a whole number"),
         ("versions", "newest", "must be a range"),
-        ("signature", "s1-none", "there is no signature"),
+        ("signature", "s1-000000000000", "there is no signature"),
+        ("signature", "s1-*", "whole and without wildcards"),
         ("contains", "", "says nothing"),
     ],
 )

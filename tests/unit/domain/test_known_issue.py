@@ -82,6 +82,21 @@ def test_it_needs_its_package_in_the_right_version():
     assert fits(newer, TEN[0], {"transformer-engine": "2.1"}, on=TODAY)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [("{}", 1), ("*", 10), ("*::nothing", 0), ("{}[*]", 0)],
+)
+def test_of_one_signature_it_applies_to_the_tests_that_it_names(pattern, count):
+    ten = [replace(one, nodeid=f"t.py::test_{n}[a-{n}]") for n, one in enumerate(TEN)]
+    named = pattern.format(ten[3].nodeid)
+    issue = replace(ISSUE, scope=replace(ISSUE.scope, tests=(named,)))
+    assert sum(fits(issue, one, PACKAGES, on=TODAY) for one in ten) == count
+    told = uses([issue], ten, RAN, on=TODAY)
+    assert [use.count for use in told] == [count]
+    assert [bool(applying(told, one, PACKAGES)) for one in ten].count(True) == count
+    assert not fits(issue, replace(ten[3], nodeid=""), PACKAGES, on=TODAY)
+
+
 def test_the_last_day_still_counts_and_the_next_does_not():
     assert fits(ISSUE, TEN[0], PACKAGES, on=date(2026, 1, 31))
     assert not fits(ISSUE, TEN[0], PACKAGES, on=date(2026, 2, 1))

@@ -158,6 +158,7 @@ def an_issue(**more: str) -> str:
         ({"owner": '""'}, "must not be empty"),
         ({"scope": "{platforms: [gcp-14]}"}, "no platform 'gcp-14'; did you mean 'gcp-l4'?"),
         ({"scope": "{versions: about 2}"}, "must be a range such as"),
+        ({"match": '{signature: "s1-*"}'}, "match.signature: 's1-*' is no signature"),
         ({"scope": '{requires_package: "==2"}'}, "must be a name"),
         ({"without_signature": "allowed"}, "say max_failures, scope.platforms, scope.jobs"),
     ],

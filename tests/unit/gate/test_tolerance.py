@@ -53,6 +53,7 @@ def test_a_known_issue_tolerates_what_it_is_about():
         {"scope": IssueScope(jobs=("fp8",))},
         {"scope": IssueScope(versions=">=0.5")},
         {"scope": IssueScope(requires_package="torch")},
+        {"scope": IssueScope(tests=("t.py::b",))},
         {"expires": date(2026, 1, 19)},
         {"max_failures": 1},
     ],
