@@ -29,6 +29,7 @@ from orchestrator.domain.matrix import (
     selects,
     why_unfit,
 )
+from orchestrator.domain.money import CENT_OF_CENT, TOO_SMALL
 
 FEWEST_PAIRS = 4
 """Minimum pairs for an estimate of a ratio's variance."""
@@ -253,6 +254,8 @@ def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> 
         yield Problem(("limits",), f"max_usd is required, because {', '.join(rented)} costs money")
     if limits.max_usd is not None and limits.max_usd <= 0:
         yield Problem(("limits", "max_usd"), "must be more than 0")
+    elif limits.max_usd is not None and limits.max_usd < CENT_OF_CENT:
+        yield Problem(("limits", "max_usd"), TOO_SMALL)
     if not 0 < limits.max_minutes <= MOST_MINUTES:
         message = f"must be more than 0 and at most {MOST_MINUTES}, which is 30 days"
         yield Problem(("limits", "max_minutes"), message)

@@ -12,6 +12,8 @@ from orchestrator.domain.machine import Place
 from orchestrator.domain.outcome import Counts
 
 CENT_OF_CENT = Decimal("0.0001")
+"""What costs are rounded to, and the smallest limit of them."""
+TOO_SMALL = f"must be at least {CENT_OF_CENT}, which costs are rounded to"
 _MILLIONTH = Decimal("0.000001")
 _HOUR_S = 3600
 _NOTHING = Place("")

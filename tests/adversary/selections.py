@@ -104,6 +104,13 @@ _PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
         {"t/test_double.py": _FAILS.replace("assert ", "")},
         "t/test_double.py::test_double compares without an assertion",
     ),
+    "a comparison of arrays whose switch is off": (
+        {
+            "t/test_double.py": "import mylib, pytest\n@pytest.mark.array_compare\n"
+            "def test_double(): mylib.double(2)\n"
+        },
+        ("t/test_double.py::test_double compares nothing with array_compare without --arraydiff"),
+    ),
     "tearDown of a class that is no TestCase": (
         {
             "t/test_double.py": "import mylib\nclass TestDouble:\n    def test(self): pass\n"

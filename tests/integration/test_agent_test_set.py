@@ -226,7 +226,7 @@ HARMLESS = {
     "GOLDEN_UPDATE_KEY": "x",
     "UPDATE_BASELINE_VERSION": "3",
     "ACCEPT_LANGUAGE": "de",
-    "RECORD_MODE": "none",
+    "RECORD_MODE": "rewrite",
     "RECORD_SNAPSHOTS": "none",
     "SAVE_SNAPSHOTS": "1",
     "CREATE_FIXTURES": "1",
@@ -423,6 +423,53 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
     assert (("pytest_unconfigure", "conftest.py") in told) is ("-n" in words)
+
+
+SWITCHES = """
+import pytest
+def pytest_addoption(parser):
+    parser.addoption("--mpl", action="store_true")
+    parser.addoption("--arraydiff", action="store_true")
+    parser.addini("arraydiff", "", default="")
+def pytest_configure(config):
+    for mark in ("mpl_image_compare", "array_compare"):
+        config.addinivalue_line("markers", mark)
+"""
+COMPARED = """
+import pytest
+@pytest.mark.mpl_image_compare(baseline_dir="x")
+def test_figure(): pass
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.array_compare
+def test_array(n): pass
+def test_other(): pass
+"""
+ARRAY = ("compares nothing with array_compare without --arraydiff", "test_a.py::test_array")
+FIGURE = ("compares nothing with mpl_image_compare without --mpl", "test_a.py::test_figure")
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        ("", {ARRAY, FIGURE}),
+        ("--mpl", {ARRAY}),
+        ("--mpl --arraydiff", set()),
+        ("-o arraydiff=true", {FIGURE}),
+        ("-o arraydiff=false", {ARRAY, FIGURE}),
+        ("-n 1", {ARRAY, FIGURE}),
+    ],
+)
+def test_comparisons_whose_switch_is_off_are_told(start: Any, words: str, rows: Any) -> None:
+    said = start({"test_a.py": COMPARED, "conftest.py": SWITCHES}, *words.split())
+    assert said.code == 0, said.output
+    told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
+    assert {row for row in told if row[1].startswith("test_a.py")} == rows
+
+
+def test_a_mark_of_a_plug_in_that_is_not_there_compares_nothing(start: Any) -> None:
+    said = start({"test_a.py": COMPARED})
+    told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
+    assert {ARRAY, FIGURE} <= told
 
 
 ERRORS = """

@@ -98,7 +98,6 @@ def known_issue_add(
 ) -> None:
     """Add a known issue, which explains failures by signature or by patterns."""
     session = session_of(context)
-    platforms, jobs = tuple(platform or ()), tuple(job or ())
     answer = session.client().add_known_issue(
         product,
         title,
@@ -106,8 +105,8 @@ def known_issue_add(
         expires=expires.date(),
         match=IssueMatch(signature=signature, exception=exception, frame=frame, contains=contains),
         scope=IssueScope(
-            platforms=platforms,
-            jobs=jobs,
+            platforms=tuple(platform or ()),
+            jobs=tuple(job or ()),
             versions=versions,
             requires_package=requires_package,
             tests=tuple(test or ()),

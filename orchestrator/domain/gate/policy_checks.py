@@ -41,6 +41,7 @@ from orchestrator.domain.known_issue import (
     with_tests,
 )
 from orchestrator.domain.manifest import IDENTIFIER, UNTRUSTED
+from orchestrator.domain.money import CENT_OF_CENT, TOO_SMALL
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.versions import is_version_range
 
@@ -400,6 +401,8 @@ def _limits(policy: GatePolicy) -> Iterator[Problem]:
         yield from _least(("spec", "new_failures", "max"), spec.new_failures.max, 0)
     if spec.cost is not None and spec.cost.max_usd <= 0:
         yield Problem(("spec", "cost", "max_usd"), "must be more than 0")
+    elif spec.cost is not None and spec.cost.max_usd < CENT_OF_CENT:
+        yield Problem(("spec", "cost", "max_usd"), TOO_SMALL)
     path: Path = ("spec", "exception_max_age")
     yield from _parsed(path, spec.exception_max_age, _whole_days)
     if spec.approvals is not None:

@@ -37,6 +37,8 @@ _OPTIONS = {
     "stepwise.py": "--stepwise",
 }
 """Option that deselects tests, by the function or file of pytest that applies the option."""
+_SWITCHES = {"array_compare": "arraydiff", "mpl_image_compare": "mpl"}
+"""Option that switches a comparison on, by the mark of the tests that a plug-in compares."""
 
 
 class CollectionRecorder:
@@ -76,6 +78,7 @@ class CollectionRecorder:
         self._returning: Dict[CodeType, str] = {}
         self._codes: Dict[int, CodeType] = {}
         self._comparing: Dict[str, Dict[int, str]] = {}
+        self._switched_off: Dict[str, str] = {}
         self._owners: Dict[type, str] = {}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -116,6 +119,10 @@ class CollectionRecorder:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count a test before a plugin can drop it."""
         self._seen[self._name(item.nodeid)] = None
+        for mark, option in _SWITCHES.items():
+            if item.get_closest_marker(mark) is not None and not self._is_on(option):
+                what = f"compares nothing with {mark} without --{option}"
+                self._switched_off[_place_of(item)] = what
         owner = getattr(item, "cls", None)
         if isinstance(owner, type) and owner not in self._owners:
             self._classes.update(map(id, owner.__mro__))
@@ -124,8 +131,7 @@ class CollectionRecorder:
         self._files.add(str(getattr(code, "co_filename", "")))
         if isinstance(code, CodeType) and id(code) not in self._codes:
             self._codes[id(code)] = code
-            parent, _, test = item.nodeid.rpartition("::")
-            place = f"{parent}::{test.partition('[')[0]}"
+            place = _place_of(item)
             if seatrial_uncollected.returns_a_comparison(code):
                 self._returning[code] = place
             if seatrial_uncollected.compares_idly(code):
@@ -234,6 +240,8 @@ class CollectionRecorder:
 
     def _idle(self) -> Iterator[List[str]]:
         """Yield hook rows for tests that assert nothing and that pytest does not report."""
+        for place, what in self._switched_off.items():
+            yield [what, self._name(place)]
         for place in self._returning.values():
             yield ["returned a value, which asserts nothing", self._name(place)]
         for module, file, source in self._sources():
@@ -346,6 +354,15 @@ class CollectionRecorder:
             return False
         return seatrial_uncollected.is_alike(path.name)
 
+    def _is_on(self, option: str) -> bool:
+        """Return whether an option or the setting of its name is given; no plug-in need know it."""
+        try:
+            setting = self._config.getini(option)
+        except (KeyError, ValueError):
+            setting = ""
+        is_set = str(setting).lower() not in ("", "0", "false", "no", "off")
+        return bool(self._config.getoption(option, False)) or is_set
+
     def _option_of(self, path: Path) -> str:
         for option in ("ignore", "ignore_glob"):
             for given in self._config.getoption(option, None) or ():
@@ -357,3 +374,9 @@ class CollectionRecorder:
     def _is_norecurse(self, path: Path) -> bool:
         patterns = self._config.getini("norecursedirs")
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+
+def _place_of(item: pytest.Item) -> str:
+    """Return the node id of a test without its parameters."""
+    parent, _, test = item.nodeid.rpartition("::")
+    return f"{parent}::{test.partition('[')[0]}"

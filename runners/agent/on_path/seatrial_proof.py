@@ -141,7 +141,11 @@ _WRITING = {
     "TRYBUILD": "^overwrite$",
     "update_examples": _ANY_VALUE,
 }
-"""Names of other options and variables, with a pattern of the values that mean writing."""
+"""Names of other options and variables, with a pattern of the values that mean writing.
+
+``--record-mode`` of pytest-recording is not among them: its files hold a server's answers, not
+what tests expect. ``SAVE_SNAPSHOTS`` is not: programs also call their saved state snapshots.
+"""
 _WORDS = {"update_snapshots": "--snapshot-update"}
 """Options by the name of their setting, where both names differ."""
 

@@ -88,6 +88,7 @@ CASES = [
     (matrix(platforms=(Platform(id="x", provider="aws", market=()),)),
      ("platforms", 0, "market"), "the list is empty: name something, or leave the key out"),
     (limited(max_usd=Decimal(0)), ("limits", "max_usd"), "more than 0"),
+    (limited(max_usd=Decimal("1e-400")), ("limits", "max_usd"), "at least 0.0001"),
     (limited(max_minutes=0), ("limits", "max_minutes"), "more than 0"),
     (limited(max_parallel=0), ("limits", "max_parallel"), "at least 1"),
     (limited(infra_retries=-1), ("limits", "infra_retries"), "must be from 0 to 100"),

@@ -81,6 +81,7 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
         (["flaky: {max: 2}"], "has no use without `rerun_success: flaky`"),
         (["flaky: {reruns: 11}"], "must be from 0 to 10"),
         (["cost: {max_usd: 0}"], "spec.cost.max_usd: must be more than 0"),
+        (["cost: {max_usd: '1e-400'}"], "spec.cost.max_usd: must be at least 0.0001"),
         (["cost: {max_usd: null}"], "spec.cost.max_usd: must be an amount"),
         (["approvals: {need: 0}"], "must be at least 1"),
         (["diagnosis: {max_minutes: 0}"], "must be more than 0"),
