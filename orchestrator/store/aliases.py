@@ -1,4 +1,4 @@
-"""Aliases: tests with other names now."""
+"""Stores aliases: pairs of names that may be one test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from orchestrator.store.tables import TestAliasRow, TestCaseRow
 
 
 class AliasConflictError(ValueError):
-    """The decision contradicts others: a circle, or a test with two newer names."""
+    """The decision would make a circle of aliases, or give a test two newer names."""
 
 
 _Old, _New = aliased(TestCaseRow), aliased(TestCaseRow)
 
 
 class AliasStore:
-    """Aliases: tests with other names now."""
+    """Stores aliases: suggested, confirmed and rejected ones."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -84,7 +84,7 @@ class AliasStore:
             return _get(session, alias_id)
 
     def confirmed(self, tests: Collection[int] | None = None) -> Mapping[int, int]:
-        """Return the newer test by the older one; of the given older tests, or of all."""
+        """Return the newer test by the older one, for the given older tests or for all."""
         with self._sessions.read() as session:
             found = confirmed_of(session)
         return found if tests is None else {old: found[old] for old in tests if old in found}

@@ -57,9 +57,9 @@ class EvidencePosition:
     end: AgentEnd | None = None
     """The agent's end, once it is stored."""
     target: Target | None = field(default=None, compare=False, repr=False)
-    """Where the evidence is stored, if that was read with the position."""
+    """The keys of the attempt's evidence; None if they were not read with the position."""
     goes_on: bool = field(default=False, compare=False, repr=False)
-    """Whether this was stored while neither a cause nor a cancel was."""
+    """Whether neither a cause nor a cancel was stored when this position was."""
 
 
 NO_FACTS = Facts()
@@ -78,9 +78,9 @@ class EvidenceStore:
         self._targets: dict[str, Target] = {}
 
     def position(self, attempt_id: str) -> EvidencePosition:
-        """Return how much is stored.
+        """Return the position up to which evidence is stored; zeros without evidence.
 
-        Zeros for an attempt without evidence. Raises UnknownIdError.
+        Raises UnknownIdError.
         """
         with self._sessions.read() as session:
             return position_of(attempt_row(session, attempt_id))
@@ -97,19 +97,19 @@ class EvidenceStore:
     ) -> EvidencePosition | None:
         """Store what follows `have`, in one transaction; return the new position.
 
-        Tests that no one has seen before get their rows first, in a transaction of their own:
-        else every cell of a run would wait for the first one's whole batch.
+        New tests get their rows in an earlier transaction of their own; otherwise every cell of a
+        run would wait for the whole batch of the first cell.
 
         Args:
-            attempt_id: Whose evidence it is.
+            attempt_id: The attempt that the evidence is of.
             have: The position that the bytes follow.
             at: Now.
             events: Whole lines of events.
-            facts: What these lines state.
+            facts: The facts in these lines.
             log: Bytes of the log.
 
         Returns:
-            The new position; None, and nothing is stored, where the store is at another one.
+            The new position; None if the stored position is not `have`: nothing is stored then.
 
         Raises:
             UnknownIdError: There is no such attempt.

@@ -1,4 +1,4 @@
-"""The audit log: reading it, verifying its chain, and recording what changed no row."""
+"""The audit log: reads it, verifies its chain, and adds entries of calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AuditStore:
     def verify(self, *, head: str = "") -> AuditVerification:
         """Read every entry, and compare it with its digest and with the entry before it.
 
-        With `head`, an earlier digest, an entry must have it, so that a shorter log is found.
+        `head` is an earlier digest that an entry must have, so that a cut-off log is detected.
         """
         return verify_chain(self._rows(AuditFilters()), head=head)
 
@@ -113,7 +113,7 @@ def _entry(row: AuditRow) -> ChainedEntry:
 
 
 def _fault(row: AuditRow, number: int, previous: str) -> str:
-    """Return why a row is not the next one of the chain; empty if it is."""
+    """Return the reason why a row is not the next one of the chain; empty if it is."""
     if row.number != number:
         return f"the entry is missing: number {row.number} is next"
     if digest_of(row.document) != row.digest:

@@ -1,7 +1,7 @@
 """Writes the audit log: what a call changes, in the transaction that changes it.
 
-A call is known to everything below it by a context variable; transactions outside of a call are
-the controller's own work, and are not recorded.
+A context variable holds the present call. Transactions outside of a call are the controller's own
+work and are not recorded.
 """
 
 from __future__ import annotations
@@ -97,17 +97,17 @@ class Call:
     address: str = ""
     agent: str = ""
     caller: Person | None = None
-    """None until the caller is known."""
+    """The caller; None until it is known."""
     is_recorded: bool = False
     """Whether an entry was stored with a change."""
     is_refused: bool = False
-    """Whether it is refused for who calls, whatever the status of the answer."""
+    """Whether the caller was refused, whatever the status of the response."""
     expected: ExpectedVersion | None = None
-    """The version that the caller has seen of what it changes; None if it does not say."""
+    """The versions of the resource that the caller may change; None without If-Match."""
     reason: str = ""
-    """Why it is refused or fails, in the words of its answer."""
+    """Reason of a refusal or failure, in the words of the response."""
     changes: list[AuditedChange] = field(default_factory=list)
-    """Changes without a setting's row, to be recorded at the end of the call."""
+    """Changes of no row of a setting; they are recorded at the end of the call."""
 
 
 _CALL: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -115,7 +115,7 @@ _CALL: ContextVar[Call | None] = ContextVar("call", default=None)
 
 @contextmanager
 def recording(call: Call) -> Iterator[None]:
-    """Record what is changed meanwhile as this call's."""
+    """Record the changes inside the context as changes of this call."""
     token = _CALL.set(call)
     try:
         yield
@@ -124,21 +124,21 @@ def recording(call: Call) -> Iterator[None]:
 
 
 def identify(caller: Person) -> None:
-    """Say who makes the present call, if there is one."""
+    """Set the caller of the present call, if there is one."""
     call = _CALL.get()
     if call is not None:
         call.caller = caller
 
 
 def refuse(reason: str) -> None:
-    """Say that the present call, if there is one, is refused for who makes it."""
+    """Mark the present call, if there is one, as refused to its caller, with the reason."""
     call = _CALL.get()
     if call is not None:
         call.is_refused, call.reason = True, reason
 
 
 def explain(reason: str) -> None:
-    """Say why the present call, if there is one, is refused or fails, if it does."""
+    """Set the reason that the present call's entry gets if the call is refused or fails."""
     call = _CALL.get()
     if call is not None:
         call.reason = reason
@@ -164,11 +164,11 @@ def origin() -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Audited:
-    """How the rows of a table are named and shown."""
+    """How the audit log names the rows of a table, and which columns it shows."""
 
     resource: str
     without: frozenset[str] = frozenset()
-    """Columns that are secret, large, or no setting."""
+    """Columns that are left out: secret, large, or no setting."""
     shown: Callable[[Values], Values] = lambda values: values
 
 
@@ -208,7 +208,7 @@ _AUDITED: Mapping[type[TableBase], _Audited] = {
 
 @contextmanager
 def recorded(session: Session) -> Iterator[None]:
-    """Append what the present call changes in this transaction to the audit log, at its end."""
+    """Append the changes of this transaction to the audit log at its end, for the present call."""
     call = _CALL.get()
     if call is None:
         yield
@@ -237,7 +237,7 @@ class _Recorder:
         event.listen(session, "do_orm_execute", self._executed)
 
     def changes(self) -> list[AuditedChange]:
-        """Return a change for each row that is not as it was."""
+        """Return a change for each row whose values differ from before."""
         found = []
         for (table, resource), (before, after) in self._rows.items():
             shown = [_document(table, values) for values in (before, after)]
@@ -330,7 +330,7 @@ def _key(row: Values, names: list[str]) -> tuple[object, ...]:
 
 
 def _document(table: type[TableBase], values: Values | None) -> Mapping[str, object] | None:
-    """Return a row as JSON values, without what is secret or no setting."""
+    """Return a row as JSON values, without the columns that are left out."""
     if values is None:
         return None
     audited = _AUDITED[table]
@@ -344,7 +344,7 @@ def _product(values: Values) -> str:
 
 
 def _lock_chain(session: Session) -> None:
-    """Let no other transaction append until this one ends; SQLite has one writer anyway."""
+    """Lock the chain until the transaction ends; SQLite has one writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
 
@@ -378,9 +378,9 @@ def append(
 
 
 def latest_change(resource: str | BindParameter[str]) -> Select[int]:
-    """Select the number of the entry of a resource's latest change; no row without one.
+    """Select the number of a resource's latest entry with a change; no row without one.
 
-    Refused calls, and calls that changed nothing of it, are no changes.
+    Refused calls and calls without a change of the resource do not count.
     """
     is_done = AuditRow.document.contains('"outcome": "done"', autoescape=True)
     is_empty = AuditRow.document.contains('"before": null, "after": null', autoescape=True)

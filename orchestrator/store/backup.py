@@ -1,8 +1,8 @@
-"""A copy of all rows, read in one transaction, in a form that either database takes.
+"""Copies all rows in one transaction, in a form that SQLite and Postgres can restore.
 
-Values are those of the columns, not of the domain: a row that this version could not read is
-copied as it is. Tables with secrets are left out; channels lose theirs, tokens keep the sha256.
-What only a living controller needs is left out, too.
+The copy has the columns' stored values, so a row that this version cannot read is copied unchanged.
+Tables with secrets and tables for living controllers are left out; channels lose their secrets,
+and tokens keep the sha256 of theirs.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ from orchestrator.store.tokens import token_of_row
 T = TypeVar("T")
 
 _BLOBS = frozenset({"blob", "blob_chunk"})
-"""Named by their digests: they are copied apart from rows, and can be stored again."""
+"""Tables of blobs, which are copied by digest and not as rows."""
 _LEFT_OUT = _BLOBS | {"browser_session", "change_mark", "controller", "lease_credentials"}
-"""Blobs, secrets, controllers that are alive, and the mark of the latest change."""
+"""Tables that are not copied: blobs, secrets, live controllers, and change marks."""
 _AT_ONCE = 500
 RESTORED = "it was restored from a backup, which has no secrets: remove it, and create it again"
-"""Why a restored channel is disabled."""
+"""Reason that a restored channel is disabled with."""
 
 
 _WHOLE_LIMIT = 1 << 62
-"""Larger numbers have no successor in a column."""
+"""Maximum number that is restored; a larger one would have no successor in its column."""
 _DECIMAL_DIGITS = 60
-"""Maximum digits before and behind the point."""
+"""Maximum digits before and after the decimal point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +90,14 @@ class RestoredRows:
     """Audit log, tokens and schedules of the restored rows."""
 
     chain: AuditVerification
-    """Of its audit log."""
+    """Result of verifying the restored audit log."""
     tokens: Sequence[Token]
-    """The valid ones."""
+    """The tokens that are valid after the restore."""
     tokens_revoked: int
     schedules: Mapping[str, datetime]
-    """When they fire next, by name; without paused ones."""
+    """Next firing times by name, without paused schedules."""
     named_blobs: frozenset[str]
-    """As of `BackupStore.named_blobs`."""
+    """Digests of the blobs that the rows name, as in `BackupStore.named_blobs`."""
 
 
 class BackupStore:
@@ -107,7 +107,7 @@ class BackupStore:
         self._sessions = sessions
 
     def copy(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield each table's name and its rows, all of one moment.
+        """Yield each table's name and its rows, in one snapshot.
 
         A row is a line of JSON: a list of its columns' values in their order, times in ISO 8601,
         decimals as text, bytes in base64. A table's lines must be read before the next table.
@@ -118,15 +118,15 @@ class BackupStore:
                 yield table.name, _lines(session, self._sessions.engine, table)
 
     def named_blobs(self) -> frozenset[str]:
-        """Return digests of payloads, artifacts and evidence of verdicts, apart from pruned ones.
+        """Return digests of payloads, artifacts and evidence of verdicts, without pruned ones.
 
-        It reads no document, so that rows of any form can be copied.
+        No document is parsed, so that rows of any version can be copied.
         """
         with self._sessions.read() as session:
             return _named_blobs(session)
 
     def is_empty(self) -> bool:
-        """Whether no table has a row, apart from blobs, which a restore stores before its rows.
+        """Return whether no table but those of blobs has a row; a restore stores blobs first.
 
         Storing them leaves a mark of the latest change.
         """
@@ -201,7 +201,7 @@ def _chain(session: Session, *, accept_broken: bool) -> AuditVerification:
 
 
 def _end_what_went_on(session: Session, at: datetime) -> None:
-    """Cancel runs, and disable channels, which have no secrets."""
+    """Cancel unfinished runs, and disable channels, because they have lost their secrets."""
     running = (RunRow.state != RunState.FINISHED, RunRow.cancel_requested_at.is_(None))
     session.execute(update(RunRow).where(*running).values(cancel_requested_at=at))
     session.execute(update(ChannelRow).values(disabled_at=at, disabled_reason=RESTORED))
@@ -233,7 +233,7 @@ def _tables() -> list[SqlTable]:
 
 
 def _plain(given: Column[Any]) -> TypeEngine[Any]:
-    """Return the type of the stored value."""
+    """Return the type of a column's stored value."""
     is_text = isinstance(given.type, DocumentColumn | OneOf | Words | Name)
     return Text() if is_text else given.type
 
@@ -277,7 +277,7 @@ def _written(value: object) -> object:
 
 
 def _reader(kind: TypeEngine[Any]) -> Callable[[Any], object]:
-    """Return what reads a value of a column, and raises ValueError for one of another type."""
+    """Return a function that reads a column's value; it raises ValueError for a wrong type."""
     if isinstance(kind, OneOf):
         return lambda value: kind.words(value).value
     readers = (
@@ -347,7 +347,7 @@ def _row(
 
 
 def _count_on(session: Session) -> None:
-    """Let Postgres give out numbers after the restored ones."""
+    """Set the sequences of Postgres to continue after the restored numbers."""
     for table in _tables():
         for key in table.primary_key:
             named = {"table": table.name, "column": key.name}

@@ -95,7 +95,7 @@ def _counted(session: Session, cell_pk: int) -> dict[str, Counts]:
 
 _CELL = select(AttemptRow.cell).where(AttemptRow.pk == LeaseRow.attempt).correlate(LeaseRow)
 ROLLED_UP = select(CellRollupRow.cell).where(CellRollupRow.cell.in_(_CELL)).scalar_subquery()
-"""The cell of a lease, if it is concluded."""
+"""The cell of a lease, if the cell has a rollup."""
 
 
 def recompute_cost(session: Session, cell_pk: int) -> None:

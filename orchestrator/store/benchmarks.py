@@ -68,8 +68,8 @@ class BenchmarkSeriesStore:
     ) -> list[CellMetric]:
         """Return measurements of a product's newest runs; None means any product.
 
-        In the order of the runs. Of a job that was tried again the last attempt counts; machines
-        that were simulated do not; of paired benchmarks the subject's turns are here.
+        They are in the order of the runs. Only the last attempt of a job and only real machines
+        count; a paired benchmark has the subject's turns.
         """
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
@@ -208,7 +208,7 @@ class Track:
     benchmark: Benchmark
     cells: Mapping[int, Measuring] = field(default_factory=dict)
     points: Sequence[Point] = ()
-    """In the order of runs."""
+    """Points in the order of runs."""
     older: int = 0
     """Number of earlier runs that measured the benchmark."""
 
@@ -230,8 +230,8 @@ _Cell = Row[int, str, str, str, str, datetime, str, Ingested | None]
 class BenchmarkStore:
     """Benchmarks of finished cells. Each method is one transaction.
 
-    Of a job that was tried again the last attempt counts; machines that were simulated do not; of
-    paired benchmarks the subject's turns are here.
+    Only the last attempt of a job and only real machines count; a paired benchmark has the
+    subject's turns.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -317,7 +317,7 @@ class BenchmarkStore:
     ) -> Mapping[int, Sequence[float]]:
         """Return the samples of points, by cell.
 
-        Of more samples than the limit, those at equal steps of the sorted samples.
+        If there are more than `most`, return samples at equal steps of the sorted ones.
         """
         point = BenchmarkPointRow
         stated = and_(
@@ -356,9 +356,9 @@ class BenchmarkStore:
     def beside(
         self, pairs: Sequence[tuple[str, str]]
     ) -> Mapping[tuple[int, int], tuple[Point, Point]]:
-        """Return the points that both cells of a pair have, before and after.
+        """Return the points (before, after) of benchmarks that both cells of a pair measured.
 
-        By the pair's index and the benchmark's number, in this order. `pairs` are cell ids.
+        The keys are (index of the pair, number of the benchmark). `pairs` are cell ids.
         """
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
@@ -417,7 +417,7 @@ def _benchmarks(product: str, *, job: str = "", contains: str = "") -> _Known:
 
 
 def _read(session: Session, query: _Known) -> list[Benchmark]:
-    """Read columns rather than ORM objects, since lists are long."""
+    """Return the benchmarks of a query; it reads columns, since ORM objects are slow."""
     return [
         Benchmark(number=pk, job=job, name=name, unit=unit, direction=direction, params=params)
         for pk, job, name, unit, direction, params in session.execute(query)

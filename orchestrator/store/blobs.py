@@ -31,7 +31,7 @@ class PayloadStore:
         self._sessions = sessions
 
     def put(self, payload: StoredPayload, *, at: datetime) -> None:
-        """Store a payload; idempotent. It is not pruned any more."""
+        """Store a payload and delete its record of pruning; idempotent."""
         row = {
             "digest": payload.digest,
             "size_bytes": payload.size_bytes,
@@ -113,7 +113,7 @@ class DbBlobs:
             return _touch(session, digest)
 
     def stored(self, *, idle_s: float | None = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long; None: all of them."""
+        """Yield the blobs that were not stored or claimed for `idle_s` seconds; None: all blobs."""
         after = ""
         while True:
             with self._sessions.read() as session:
@@ -137,7 +137,10 @@ class DbBlobs:
             after = found[-1].digest
 
     def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
-        """Remove a blob, unless it was stored or claimed since; return whether it was removed."""
+        """Remove a blob that was not stored or claimed for `idle_s` seconds.
+
+        Return whether it was removed.
+        """
         with self._sessions.write() as session:
             old = BlobRow.touched_s <= database_time_s(session) - idle_s
             mine = select(BlobRow.digest).where(BlobRow.digest == digest, old)

@@ -1,7 +1,7 @@
 """Results of many cells, one statement per kind of result.
 
-Checks and metrics are those of the job's present attempt; what a lost attempt stored about the
-same job is kept, but is not shown twice.
+Checks and metrics are those of the job's present attempt; those of a lost attempt are kept, but not
+returned.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Depth(IntEnum):
     EVALUATED = 0
     """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
-    """With notices and the environment."""
+    """Also notices and the environment."""
     WHOLE = 2
-    """With metrics, of which there may be thousands, and artifacts."""
+    """Also artifacts and metrics, of which there may be thousands."""
 
 
 R = TypeVar("R", CheckResultRow, MetricRow)
@@ -241,7 +241,7 @@ def _counts_of(
 def _counted_now(
     session: Session, cells: Sequence[int], by: InstrumentedAttribute[str]
 ) -> dict[str, dict[str, Counts]]:
-    """The tests of cells that are not done, by the column and job."""
+    """Return test counts of cells that are not done, by the column and by job."""
     if not cells:
         return {}
     counted = (

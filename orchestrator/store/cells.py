@@ -76,7 +76,7 @@ _FIRST_STATUS = (
     .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
     .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
 )
-"""With the parameters of the launch, which are read once."""
+"""The status with the launch parameters, which are read only once."""
 _ATTEMPT_STATE = (
     select(AttemptRow, CellRow, RunRow, LeaseRow)
     .join(CellRow, CellRow.pk == AttemptRow.cell)
@@ -160,9 +160,9 @@ class CellLife:
     transitions: Sequence[Transition] = ()
     """In order."""
     environment: Mapping[str, object] | None = None
-    """As the last attempt that reported one found it."""
+    """The environment of the last attempt that reported one; None without one."""
     ingested: Ingested | None = None
-    """Of an ingested cell."""
+    """Provenance of an ingested cell; None for any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class CellStatus:
     cell: Cell
     plan: CellPlan
     last: Attempt | None
-    """The newest one, if any."""
+    """The newest attempt; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class CellStore:
     def lives(self, cell_ids: Sequence[str], *, whole: bool = True) -> dict[str, CellLife]:
         """Return known cells by id, with their plans and attempts.
 
-        `whole` ones have their transitions, environment and ingestion as well.
+        With `whole` they also have transitions, environment and ingestion.
         """
         mine = CellRow.id.in_(cell_ids)
         more = (EnvironmentReportRow.document, IngestRow.document) if whole else (null(), null())
@@ -291,8 +291,8 @@ class CellStore:
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
         """Open an attempt and enter PLACING if the run has capacity; return whether it is open.
 
-        There is room while fewer than `max_parallel` of its cells are between PLACING and
-        RELEASING, decided under the run row's lock. An attempt that is open already is True.
+        A run has capacity while fewer than `max_parallel` of its cells are between PLACING and
+        RELEASING, checked under the run row's lock. True for an attempt that is already open.
 
         Raises IllegalTransitionError or UnknownIdError.
         """
@@ -475,10 +475,10 @@ def _moved(
     at: datetime,
     reason: str = "",
 ) -> CellRow | None:
-    """Take one step of the table, with its transition and its feed item; return the changed row.
+    """Take one step of the state table, with its transition and run event; return the row.
 
-    The feed item locks the run: the transaction takes no further lock. Same arguments and errors
-    as `_stepped`.
+    The event locks the run, so the transaction must take no further lock. Arguments and errors are
+    those of `_stepped`.
     """
     row = _stepped(session, cell_id, state, also, at=at, reason=reason)
     if row is not None:
@@ -495,7 +495,7 @@ def _stepped(
     at: datetime,
     reason: str = "",
 ) -> CellRow | None:
-    """Take one step of the table, with its transition; return the changed row.
+    """Take one step of the state table, with its transition; return the changed row.
 
     Returns None, and changes nothing, if the cell is in this state or past it.
 
@@ -525,7 +525,7 @@ def _stepped(
 
 
 def _tell_step(session: Session, row: CellRow, state: CellState) -> None:
-    """Add the feed item of a step: the last lock of its transaction."""
+    """Add the run event of a step; it takes the last lock of its transaction."""
     data: dict[str, object] = {"state": state.value}
     if state is CellState.DONE and row.outcome is not None:
         data["outcome"] = row.outcome.value

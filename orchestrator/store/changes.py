@@ -1,4 +1,4 @@
-"""What tells whether anything changed since an answer: the mark, and the change of one resource."""
+"""The state of the database, by which a cached answer is found to be out of date."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class ChangeState:
     """The state of the database at one moment."""
 
     mark: str
-    """Another one after each transaction that changed something; empty before the first.
+    """Text that differs after each transaction with a change; empty before the first.
 
     It is made of all marks, and no mark is ever used again.
     """
     progress: str
-    """The same of what jobs reported while they ran, which is not in `mark`: of one run, or all."""
+    """Like `mark`, but for reports of running jobs, of one run or of all runs."""
     version: int
-    """Number of the audit log's entry of the resource's latest change; 0 without one."""
+    """Number of the audit log's entry for the resource's latest change; 0 without one."""
 
 
 class ChangeStore:
-    """The latest changes."""
+    """Reads marks and versions of changes."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -37,8 +37,8 @@ class ChangeStore:
         """Return the present state.
 
         Args:
-            resource: Whose version is returned (``schedules/nightly``); empty for none.
-            run: Whose progress is returned; empty for that of all runs.
+            resource: The resource of `version`, as ``schedules/nightly``; empty for none.
+            run: The run of `progress`; empty for all runs.
         """
         rows = progress_marks(run)
         asked = {"resource": resource, "first": rows.start, "last": rows.stop - 1}
@@ -49,7 +49,7 @@ class ChangeStore:
 
 @cache
 def _state() -> Select[str, str, int]:
-    """Return the query for the marks; each request asks it, and making it takes longer."""
+    """Return the query for the marks, built once, because building takes longer than running it."""
     progress = ChangeMarkRow.id.between(bindparam("first"), bindparam("last"))
     latest = latest_change(bindparam("resource", type_=String)).scalar_subquery()
     return select(_marks(ChangeMarkRow.id < MARKS), _marks(progress), latest)

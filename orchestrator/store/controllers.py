@@ -37,7 +37,7 @@ class ControllerStore:
     def claim(self, controller_id: str, *, grace_s: float) -> bool:
         """Take over from a dead controller; True for exactly one of concurrent callers.
 
-        The caller has `grace_s` to take over and calls `leave` afterwards; otherwise another may.
+        The caller must call `leave` within `grace_s` seconds; later another controller may claim.
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)

@@ -41,14 +41,14 @@ class Sum:
 
     machines: int = 0
     seconds: float = 0.0
-    """Total seconds that they were held."""
+    """Total seconds for which the machines were held."""
     usd: Decimal = Decimal(0)
     reserved_usd: Decimal = Decimal(0)
     """Total reserved amount."""
     own: int = 0
-    """How many of the machines are own ones that cost nothing."""
+    """Number of own machines, which cost nothing."""
     unknown: int = 0
-    """Of how many the price is unknown."""
+    """Number of machines without a known price."""
 
     def __add__(self, other: Sum) -> Sum:
         """Add two sums."""
@@ -85,7 +85,7 @@ class DailyCost:
 
 @dataclass(frozen=True, slots=True)
 class RunSum:
-    """What one run's leases cost, with the run's subject and outcome."""
+    """Cost of one run's leases, with the run's subject and outcome."""
 
     run: str
     matrix: str
@@ -107,7 +107,7 @@ class PhaseCost:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job ran meanwhile."""
+        """Whether no job runs in this phase."""
         return self.phase not in (CellState.RUNNING, CellState.DIAGNOSING)
 
 
@@ -212,7 +212,7 @@ class CostStore:
     def refusals(self, since: datetime, until: datetime, *, limit: int) -> list[Refusals]:
         """Return refused launches from `since` until before `until`, the most frequent first.
 
-        Grouped by provider, place and reason; of real and simulated providers.
+        They are grouped by provider, place and reason, and include simulated providers.
         """
         with self._sessions.read() as session:
             word = _before_colon(session, LeaseRow.refusal).label("reason")
@@ -367,7 +367,7 @@ def _phases(session: Session, since: datetime, until: datetime) -> Select[Any]:
 def _billed_from(session: Session) -> Number:
     """Select the start of billing.
 
-    The launch call, or the last report that it was not granted yet.
+    It is the launch call, or the last report that the machine was not granted yet.
     """
     ordered = _time_in_facts(session, LeaseFact.ORDERED_AT)
     return func.coalesce(ordered, _epoch(session, LeaseRow.launched_at))
@@ -424,7 +424,7 @@ class PriceStore:
         self._sessions = sessions
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store prices; the newest of each item is kept, of equally old ones the first."""
+        """Store prices; only the newest of each item is kept, or the first of equally old ones."""
         newest: dict[tuple[str, ...], Price] = {}
         for price in prices:
             thing = (price.provider, price.item, price.place, price.market)

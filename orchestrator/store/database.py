@@ -45,12 +45,12 @@ class SchemaRevisions:
     """Revision of the database's schema, and the program's."""
 
     current: str | None
-    """None without tables."""
+    """Revision of the tables; None without tables."""
     head: str
 
     @property
     def is_current(self) -> bool:
-        """Whether both are equal."""
+        """Whether both revisions are equal."""
         return self.current == self.head
 
 
@@ -144,7 +144,7 @@ def _upgrade(connection: Connection) -> None:
 
 @cache
 def _known() -> tuple[str, ...]:
-    """Return revisions, newest first, as their files say; Alembic would compile each of them."""
+    """Return revisions, newest first, read from their files; Alembic would compile each file."""
     files = sorted((asset_dir("migrations") / "versions").glob("*.py"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     said = [dict(_REVISION.findall(text)) for text in texts]
@@ -187,10 +187,9 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
     """Open the database at `url` (``sqlite:////file`` or ``postgresql://...``).
 
     Args:
-        url: Where it is.
-        migrate: Bring its tables to the newest revision first, making the file if need be. On
-            SQLite only for the one who holds the home.
-        read_only: Never write, not even what opening alone would.
+        url: URL of the database.
+        migrate: Create or upgrade its tables first. On SQLite the caller must hold the home.
+        read_only: Write nothing, not even the changes that opening alone would make.
 
     Raises:
         DatabaseOutdatedError: The tables are older than this version, or missing.
@@ -239,8 +238,8 @@ _MAGIC = (0x377F0682, 0x377F0683)
 def check_file(path: Path) -> None:
     """Check a database file, and the log of one that its last process did not close.
 
-    Raises DamagedError, which says what is lost and what to do. A copy of the log is kept; the next
-    start continues with the remaining data. It takes about 1 ms a megabyte.
+    Raises DamagedError with the loss and the correction. A copy of the log is kept, and the next
+    start continues with the remaining data. The check takes about 1 ms per megabyte.
     """
     log = Path(f"{path}-wal")
     if not path.is_file():

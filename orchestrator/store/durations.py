@@ -30,9 +30,9 @@ _RUNS = 20
 """Number of earlier runs that a duration is compared with."""
 _TESTS = 1_000
 _AT_ONCE = 100
-"""Jobs of one statement; databases limit its columns."""
+"""Maximum jobs of one statement, because databases limit its columns."""
 _RAN = (TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.XFAILED, TestOutcome.XPASSED)
-"""Outcomes whose duration counts: not of tests that hung or crashed."""
+"""Outcomes whose durations count; durations of hung or crashed tests do not."""
 
 
 class DurationStore:

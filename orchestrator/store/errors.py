@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 RESTORE_ADVICE = "restore the last backup into a new home (docs/how-to/backup.md)"
-"""What to do about a damaged database."""
+"""Correction for a damaged database."""
 
 
 class StoreError(Exception):
@@ -60,7 +60,7 @@ class DatabaseNewerError(DatabaseVersionError):
 
 
 class PreconditionFailedError(Exception):
-    """The resource is not as the caller has seen it; nothing was stored."""
+    """The resource has another version than the caller expects; nothing was stored."""
 
     def __init__(self, resource: str) -> None:
         super().__init__(
@@ -69,4 +69,4 @@ class PreconditionFailedError(Exception):
 
 
 class PrunedError(LookupError):
-    """What is asked for was pruned; the text says when, and by which rule."""
+    """The requested data was pruned; the text names the time and the rule."""

@@ -48,7 +48,7 @@ from orchestrator.store.tables import (
 
 _COMMA = ","
 _MATCHES = 100
-"""Conditions in a statement: SQLite takes no more than 1,000 that are nested."""
+"""Maximum conditions in a statement; SQLite accepts 1,000 nested ones."""
 # Written out, and not as parameters: neither database takes a partial index for a parameter.
 IS_BAD = TestResultRow.outcome.in_(
     [literal_column(str(value)) for value in sorted(outcome.value for outcome in BAD)]
@@ -172,7 +172,10 @@ class Window:
 
     groups: Sequence[CellFailureGroup] = ()
     tests: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Numbers of results by signature and test; of a node id in several jobs, by one of them."""
+    """Number of results by signature and test.
+
+    Results of one node id in several jobs are summed under one of its tests.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +195,12 @@ class Places:
     items: Sequence[GroupMember] = ()
     cells: Mapping[int, WindowCell] = field(default_factory=dict)
     is_cut: bool = False
-    """Whether there are older ones."""
+    """Whether there are older occurrences than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestOutcomes:
-    """Cells in which a test passed, or failed."""
+    """Cells in which a test has one outcome."""
 
     test_id: int
     outcome: TestOutcome
@@ -285,9 +288,9 @@ class FailureGroupStore:
         return list(self._sessions.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
 
     def like(self, matches: Sequence[IssueMatch], names: Collection[str]) -> list[Signature]:
-        """Return signatures that may match one of these: of its exception and frame.
+        """Return the signatures that may match one of these known issues, by id.
 
-        `names` are the signatures that a match by signature is about.
+        `names` are the ids of signatures for the matches by signature.
         """
         found: dict[str, Signature] = {}
         with self._sessions.read() as session:
@@ -299,7 +302,10 @@ class FailureGroupStore:
         return sorted(found.values(), key=lambda one: one.id)
 
     def failed_so(self, product: str, signatures: Collection[str]) -> Mapping[str, set[KnownTest]]:
-        """Return by signature the product's tests that failed so in any run, by all their names."""
+        """Return by signature id the product's tests that failed with it in any run.
+
+        A renamed test is included with its old number and with its newest one.
+        """
         row, test = TestResultRow, TestCaseRow
         query = (
             select(row.signature, test.id, test.product, test.job, test.nodeid)
@@ -413,7 +419,7 @@ class FailureGroupStore:
             }
 
     def outcomes_of(self, tests: Collection[int], cells: Collection[int]) -> list[TestOutcomes]:
-        """Return where these tests passed and failed in these cells."""
+        """Return for each test and outcome the cells among these in which the test has it."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
         mine = (

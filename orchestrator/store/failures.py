@@ -106,7 +106,7 @@ class FailureStore:
     def regroup(self, *, limit: int) -> int:
         """Recompute signatures of another version, up to a limit; return their number.
 
-        0 means that all are signed by the present version. Any number of times, by anyone at once.
+        0 means that all signatures are of the present version. Concurrent calls are allowed.
         """
         with self._sessions.read() as session:
             outdated = [_Outdated(*row) for row in session.execute(_unsigned(limit))]

@@ -56,7 +56,7 @@ _FAILED_TEST = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class _VerdictKeptError(Exception):
-    """The key has a verdict already; what came with another one is undone."""
+    """The key already has a verdict, so the transaction is rolled back."""
 
 
 class GateStore(VerdictLines):
@@ -104,9 +104,10 @@ class GateStore(VerdictLines):
     def add_verdict(
         self, verdict: StoredVerdict, *, key: str = "", policy: StoredPolicy | None = None
     ) -> StoredVerdict:
-        """Store a verdict under a new id, with the policy that it brings; idempotent by key.
+        """Store a verdict under a new id, together with `policy`; idempotent by key.
 
-        With a verdict that the key has already, its policy is not stored. Raises as `put_policy`.
+        If the key already has a verdict, return that one and store nothing. Raises the errors of
+        `put_policy`.
         """
         try:
             with self._sessions.write() as session:
@@ -121,7 +122,7 @@ class GateStore(VerdictLines):
                 return read_verdicts(session, _of_key(key))[0]
 
     def verdict(self, verdict_id: str) -> StoredVerdict | None:
-        """The verdict, or None."""
+        """Return the verdict, or None."""
         number = _ID.fullmatch(verdict_id)
         if number is None:
             return None
@@ -141,7 +142,7 @@ class GateStore(VerdictLines):
         limit: int = 50,
         before: str | None = None,
     ) -> list[StoredVerdict]:
-        """Return verdicts, newest first; `before` is a cursor, `run` one of its runs."""
+        """Return verdicts, newest first; `before` is a cursor, `run` is one of their runs."""
         query = select(VerdictRow).order_by(VerdictRow.pk.desc()).limit(limit)
         if gate is not None:
             query = query.where(VerdictRow.gate == gate)
@@ -159,8 +160,7 @@ class GateStore(VerdictLines):
     def last_passed(self, gate: str, *, without: Collection[str] = ()) -> StoredVerdict | None:
         """Return the gate's PASS or PASS_WITH_EXCEPTIONS of the newest runs.
 
-        Verdicts on any of the runs in `without`, and of nothing but reruns of some jobs, do not
-        count.
+        Verdicts on any run in `without` and verdicts on partial reruns only do not count.
         """
         query = select(VerdictRow).where(VerdictRow.gate == gate, VerdictRow.decision.in_(_PASSED))
         theirs = select(VerdictRunRow.verdict).where(VerdictRunRow.run_id.in_(without))
@@ -198,13 +198,13 @@ class GateStore(VerdictLines):
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
         """Return the product's runs with a failed cell or test, oldest first.
 
-        However they were launched: runs of their own, reruns, second machines, cancelled ones.
-        An unfinished run counts if a test has failed in it.
+        Reruns, confirmation runs and cancelled runs count too, and an unfinished run if a test has
+        failed in it.
 
         Args:
-            product: Of the runs.
-            since: Finished ones ended then or later, others were launched then or later,
-            until: and then or earlier.
+            product: The product of the runs.
+            since: Earliest end of a finished run, or launch of an unfinished one.
+            until: Latest end of a finished run, or launch of an unfinished one.
         """
         failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
         failing = exists().where(
@@ -358,7 +358,7 @@ class GateStore(VerdictLines):
 
 
 def _has_whole_run(session: Session, verdict: int) -> bool:
-    """Whether a run is more than a partial rerun."""
+    """Return whether any run of the verdict is no partial rerun."""
     query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
     runs = session.scalars(query).all()
     return not runs or any(reuse.is_whole(session, run) for run in runs)

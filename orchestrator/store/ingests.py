@@ -48,7 +48,7 @@ class StartedIngest:
 
 
 class _ElsewhereError(Exception):
-    """Another process has just begun the same ingestion."""
+    """Another process has begun the same ingestion at the same time."""
 
 
 class IngestStore:
@@ -76,12 +76,11 @@ class IngestStore:
     ) -> StartedIngest:
         """Store the cell with an open attempt, in a new or a finished run.
 
-        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own.
-        Jobs that a finished run lacks are added to its specification. The artifacts are there
-        from now on, so that
-        an ingestion that is cut off can be ended from them. `cause` is why there are no results,
-        where somebody says that. The same fingerprint again returns
-        what was begun. Raises CellTakenError or RunBusyError.
+        The run becomes INGESTING and the cell COLLECTING, so that no controller runs the cell.
+        Jobs that a finished run lacks are added to its specification. The artifacts are stored now,
+        so that an interrupted ingestion can be finished from them. `cause` is the stated reason why
+        there are no results. A second call with the same fingerprint returns the first cell.
+        Raises CellTakenError or RunBusyError.
         """
         try:
             with self._sessions.write() as session:

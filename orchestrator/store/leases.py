@@ -65,7 +65,7 @@ class Reservation(StrEnum):
     BUSY = "busy"
     """Another lease holds the exclusive place."""
     BUDGET_RESERVED = "budget_reserved"
-    """Other machines have reserved the money, and may settle for less."""
+    """Other machines have reserved the money, but may cost less in the end."""
     OVER_BUDGET = "over_budget"
     """The limit would be exceeded."""
 
@@ -90,7 +90,7 @@ class RunSpending:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What the ledger says of a machine that costs no more."""
+    """The ledger's facts of a machine whose cost no longer grows."""
 
     provider: str
     machine_id: str
@@ -119,7 +119,7 @@ class LeaseStore:
     ) -> Reserved:
         """Reserve money and place. Settled costs and open reservations count.
 
-        A lease of this id that exists already is reserved.
+        An existing lease of this id is reserved already: nothing changes.
         """
         budgets = tuple(budgets)
         with self._sessions.write() as session:
@@ -195,7 +195,7 @@ class LeaseStore:
         return leases, attestations
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
-        """Return by run the settled sum and the open leases."""
+        """Return the settled costs and the open leases by run."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(
             LeaseRow.run_id,
@@ -286,7 +286,7 @@ class LeaseStore:
         return values | ({"simulated": True} if simulated else {})
 
     def _with(self, facts: Mapping[str, str]) -> ColumnElement[dict[str, str]]:
-        """The lease's facts with these."""
+        """Return an expression for the lease's facts merged with these."""
         new = literal(dict(facts), LeaseRow.facts.type)
         if self._sessions.is_postgres:
             known = func.coalesce(LeaseRow.facts, literal_column("'{}'::jsonb"))

@@ -108,11 +108,11 @@ def _specs(session: Session, runs: Iterable[str]) -> dict[str, RunSpec]:
 
 
 _SIGHTINGS_LOCK = 732_841_726
-"""First half of the advisory lock's number; the second is the provider."""
+"""First half of the advisory lock's number; the second half is of the provider."""
 
 
 class OrphanStore:
-    """Orphans that the janitor has seen: no resource is ended at the first sighting."""
+    """Sightings of orphans; the janitor terminates none at its first sighting."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -128,10 +128,11 @@ class OrphanStore:
         """Store the present orphans of a provider, delete others; return when each was first seen.
 
         Args:
-            provider: Its name.
-            machine_ids: The orphans.
-            at: Now.
-            cleared: What is no orphan, if not everything could be read; None for all others.
+            provider: Name of the provider.
+            machine_ids: Ids of the orphans.
+            at: The present time.
+            cleared: Ids that are known to be no orphans, if the inventory was incomplete; None
+                if every other id is no orphan.
         """
         kept = {machine_id: short(machine_id) for machine_id in machine_ids}
         with self._sessions.write() as session:

@@ -70,7 +70,7 @@ class Figures:
     """By provider, the median time from a launch call until the machine answered, in seconds, of
     the machines that were launched in the last day."""
     quiet_since: datetime | None = None
-    """The oldest of the last events of all attempts that run."""
+    """The earliest of the last event times of all running attempts; None without one."""
 
     def of(self, figure: LabelledCount) -> Mapping[tuple[str, str], float]:
         """Return one kind of count by its labels; empty if nothing is counted."""
@@ -78,7 +78,7 @@ class Figures:
 
 
 _MOST_GATES = 500
-"""Maximum gates, times decisions: the names of gates are free."""
+"""Maximum pairs of gate and decision, because anybody may name gates."""
 
 Row = Select[str, str, str, float]
 
@@ -189,7 +189,7 @@ def _launch_s(session: Session, now: datetime) -> dict[str, float]:
 
 
 def _quiet_since() -> Select[datetime | None]:
-    """The oldest last event of the attempts that run."""
+    """Return the query for the earliest last event of the running attempts."""
     running = select(func.min(AttemptRow.last_event_at)).join(
         CellRow, CellRow.pk == AttemptRow.cell
     )

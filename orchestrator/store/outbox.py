@@ -47,7 +47,7 @@ from orchestrator.store.tables import (
 )
 
 LEASE_S = 60.0
-"""Longer than any attempt: after it, the sender is considered dead."""
+"""Seconds of a claim, longer than any attempt: after it the sender is considered dead."""
 
 
 _DONE = {
@@ -81,11 +81,11 @@ class OutboxStore:
     ) -> tuple[Channel, Delivery] | None:
         """Claim the delivery that is due longest, exclusively until the claim expires.
 
-        Deliveries of the channels `but_not` are not claimed.
+        Deliveries of the channels `but_not` are not claimed. None if no delivery is due.
 
-        Not idempotent. The lease runs by the database's clock, so that controllers whose clocks
-        differ do not send the same at once. News of one line come to a channel in their order:
-        a later one waits until the earlier one is done with.
+        Not idempotent. The claim is timed by the database's clock, so that controllers with
+        different clocks do not send one delivery twice. Deliveries of one subject reach a channel
+        in their order: a later one is not due before the earlier one is finished.
         """
         query = _due(at, but_not)
         with self._sessions.write() as session:
@@ -103,7 +103,7 @@ class OutboxStore:
             return channel, _delivery(row)
 
     def settle(self, delivery_id: str, receipt: DeliveryReceipt, *, at: datetime) -> None:
-        """Store an attempt, and update its delivery and channel."""
+        """Store an attempt to send, and update its delivery and channel."""
         with self._sessions.write() as session:
             its = DeliveryRow.id == delivery_id
             channel_id = session.scalar(select(DeliveryRow.channel).where(its))
@@ -129,7 +129,7 @@ class OutboxStore:
             return changed(session, new.on_conflict_do_nothing()) == 1
 
     def channel(self, channel_id: str) -> Channel | None:
-        """Return a channel."""
+        """Return the channel, or None."""
         with self._sessions.read() as session:
             row = session.get(ChannelRow, channel_id)
             return row.channel if row else None

@@ -1,4 +1,4 @@
-"""Records of a product that end and are never deleted: known issues and quarantines."""
+"""Stores known issues and quarantines, which are ended and never deleted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ R = TypeVar("R", KnownIssue, Quarantine)
 
 
 class ProductRecordStore(Generic[R]):
-    """Records by product; none is ever deleted. Each method is one transaction."""
+    """Stores one kind of a product's records, which are never deleted.
+
+    Each method is one transaction.
+    """
 
     _table: ClassVar[type[Any]]
     _prefix: ClassVar[str]
-    """Prefix of the ids."""
+    """Letters before the number in an id, such as ``KI`` in ``KI-0001``."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -46,7 +49,7 @@ class ProductRecordStore(Generic[R]):
         return self._sessions.page(query, self._table.pk, page).each(self._read)
 
     def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
-        """End a record and return it; an ended one stays unchanged. None if it does not exist."""
+        """End a record and return it, or None for an unknown id; an ended record is unchanged."""
         number = re.fullmatch(rf"{self._prefix}-0*([1-9][0-9]{{0,8}})", record_id)
         if number is None:
             return None

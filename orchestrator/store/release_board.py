@@ -58,7 +58,7 @@ class ReleaseCell:
     origin: str
     """``ingested (structured)`` of evidence that no agent produced; else empty."""
     jobs: frozenset[str]
-    """Jobs that the run had there."""
+    """Jobs of the cell in that run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Release:
     of: Version
     newest_run: str
     cells: Sequence[ReleaseCell]
-    """Per matrix and name, the newest cell, and older ones that had jobs which no newer one has."""
+    """The newest cell of each matrix and name, and older cells with jobs that no newer cell has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +129,14 @@ class NewestRun:
     jobs: frozenset[tuple[str, str]]
     """Its jobs, each with its cell's name."""
     jobs_before: frozenset[tuple[str, str]]
-    """Those of the run of the same matrix before it."""
+    """Jobs of the previous run of the same matrix, each with its cell's name."""
     is_ingested: bool
-    """Whether a cell of it was ingested."""
+    """Whether any cell of the run was ingested."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayOutcome:
-    """The worst of the newest outcomes of a cell name's matrices on a day."""
+    """Outcome of a cell name on a day: the worst of the newest outcome of each matrix."""
 
     product: str
     cell: str
@@ -145,13 +145,13 @@ class DayOutcome:
     word: str
     matrix: str
     origin: str
-    """As that of a `ReleaseCell`."""
+    """``ingested (structured)`` of evidence that no agent produced; else empty."""
     jobs: frozenset[str]
     """Jobs that the run had there."""
 
 
 MOST_PLACES = 300
-"""Products and platforms of `ReleaseStore.days`, at most."""
+"""Maximum pairs of product and platform that `ReleaseStore.days` returns."""
 _COUNTS = tuple(Counts().as_dict())
 
 
@@ -221,7 +221,7 @@ class ReleaseStore:
         ]
 
     def verdicts(self, product: str, versions: Sequence[Version]) -> list[ReleaseVerdict]:
-        """Return the newest verdict of each gate about each of these, by gate."""
+        """Return the newest verdict of each gate about each version, by gate."""
         newest = (
             select(
                 func.max(VerdictRow.pk).label("pk"),
@@ -307,8 +307,8 @@ class ReleaseStore:
     def days(self, *, since: datetime) -> list[DayOutcome]:
         """Return the outcome of each product, cell name and UTC day, newest runs first.
 
-        It is the newest of each matrix and its jobs, and the worst of these: a run of another
-        matrix, as of ingested results, or of fewer jobs says nothing of the other tests.
+        It is the worst of the newest outcomes of each matrix and set of jobs, because a run of
+        another matrix or of fewer jobs does not repeat the other tests.
         """
         with self._sessions.read() as session:
             day = _day(session).label("day")
@@ -346,7 +346,7 @@ class ReleaseStore:
         return [one for one in found if (one.product, one.cell) in shown]
 
     def rates(self, product: str, *, matrix: str = "", since: datetime) -> list[DayRate]:
-        """Return counts by cell, suite and UTC day since, in order."""
+        """Return counts by cell, suite and UTC day from `since` on, in this order."""
         with self._sessions.read() as session:
             day = _day(session).label("day")
             sums = [func.sum(getattr(JobRollupRow, name)) for name in _COUNTS]
@@ -406,7 +406,7 @@ _One = TypeVar("_One")
 def _without_repeated(
     newest_first: Iterable[_One], key: Callable[[_One], tuple[object, frozenset[str]]]
 ) -> list[_One]:
-    """Leave out what a newer one of the same place repeats: it has all of its jobs."""
+    """Return the items without those whose jobs a newer item of the same place has all."""
     seen: dict[object, list[frozenset[str]]] = {}
     left = []
     for one in newest_first:
@@ -418,7 +418,7 @@ def _without_repeated(
 
 
 def _runs_before(session: Session, runs: Sequence[str]) -> Mapping[str, str]:
-    """Return by run the whole run of the same product and matrix before it."""
+    """Return by run the previous whole run of the same product and matrix."""
     row, older = RunRow, aliased(RunRow)
     same = (older.product == row.product, older.matrix_name == row.matrix_name)
     newest = select(func.max(older.id)).where(*same, older.id < row.id, older.rerun_of.is_(None))

@@ -84,7 +84,7 @@ class TestLine(TestFact):
     test_id: int
     signature: str = ""
     has_text: bool = False
-    """Whether a traceback is stored; `text` has it where a single test is read."""
+    """Whether a traceback is stored; `text` has it only if a single test is read."""
 
 
 _WORST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)
@@ -242,10 +242,10 @@ class ResultStore:
 
         Args:
             cell_id: The cell.
-            lent: By the id of another cell, the jobs that this one has from there.
-            filters: Which tests.
-            limit: How many.
-            after: A cursor; one that is none is the beginning.
+            lent: The jobs that the cell reuses, by the id of the cell that they ran in.
+            filters: The filter for tests.
+            limit: Maximum number of tests.
+            after: A cursor; an invalid one means the beginning.
         """
         with self._sessions.read() as session:
             return page_of(session, cell_id, lent, filters, limit=limit, after=after)
@@ -325,7 +325,7 @@ class ResultStore:
             return artifacts_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def artifact_names(self, cells: Collection[int]) -> dict[int, list[str]]:
-        """Return the sorted names of artifacts by number of the cell; cells without any lack."""
+        """Return the sorted names of artifacts by number of the cell, without empty ones."""
         query = select(ArtifactRow.cell, ArtifactRow.name).where(ArtifactRow.cell.in_(cells))
         return grouped(
             (cell, name) for cell, name in self._sessions.rows(query.order_by(ArtifactRow.name))
@@ -337,7 +337,7 @@ class ResultStore:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
 
     def put_degraded(self, cell_id: str, reasons: Mapping[str, str]) -> None:
-        """Mark jobs of a cell as degraded, by id, where they do not say so themselves."""
+        """Mark jobs of a cell as degraded, with reasons by job id; keep a reported reason."""
         with self._sessions.write() as session:
             mine = JobResultRow.cell == cell_row(session, cell_id).pk
             for job, reason in reasons.items():

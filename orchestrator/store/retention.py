@@ -1,4 +1,4 @@
-"""Retention: finds what no rule keeps any more, and deletes it in short transactions.
+"""Retention: finds records that no rule keeps any more, and deletes them in short transactions.
 
 Every method is idempotent, so that a prune may be interrupted and repeated, and two may run at
 once. A run's rows are deleted under the run's lock, after checking once more that it is finished
@@ -60,7 +60,7 @@ _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 
 
 class RetentionStore:
-    """Counts and deletes what is not kept."""
+    """Counts and deletes records that no rule keeps."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -68,7 +68,9 @@ class RetentionStore:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Yield whether no other prune of this database runs; True holds others off until the end.
+        """Yield whether this is the only prune of the database; if so, others are locked out.
+
+        The lock is held while the context is open.
 
         On SQLite the database has one controller, which is this process.
         """
@@ -123,7 +125,7 @@ class RetentionStore:
             return PrunedPart(part, row.at, row.rule) if row is not None else None
 
     def note_blob(self, digest: str, rule: KeepRule, *, at: datetime) -> None:
-        """Store why a payload or a wheel of runs will not be there."""
+        """Store the reason before a payload or a wheel of runs is pruned."""
         with self._sessions.write() as session:
             new = insert_into(session, PrunedBlobRow).values(digest=digest, at=at, rule=rule.text)
             session.execute(
@@ -144,7 +146,7 @@ class RetentionStore:
             return frozenset(digest for digest in chain.from_iterable(found) if digest)
 
     def runs(self, part: RunPart, before: datetime, *, after: str, limit: int) -> list[str]:
-        """Return runs with something of the part to prune, by id, from an id on."""
+        """Return the ids of runs after `after` whose part can be pruned, sorted."""
         query = (
             select(RunRow.id)
             .where(RunRow.id > after, *_is_over(before), ~_is_needed(before), _HAS[part])
@@ -165,7 +167,7 @@ class RetentionStore:
         return {reason: number for reason, number in counts.items() if number}
 
     def expired(self, run_ids: Collection[str], before: datetime) -> list[str]:
-        """Return which of these runs a rule does not keep any more."""
+        """Return the runs among these that no rule keeps any more."""
         mine = RunRow.id.in_(run_ids)
         query = select(RunRow.id).where(mine, *_is_over(before), ~_is_needed(before))
         return list(self._sessions.scalars(query.order_by(RunRow.id)))
@@ -217,7 +219,7 @@ class RetentionStore:
     def drop_artifacts(
         self, run_id: str, before: datetime, rule: KeepRule, *, at: datetime
     ) -> Amount:
-        """Give up the bytes of a run's artifacts; their names and digests stay."""
+        """Mark a run's artifacts as pruned, so that their bytes may go; names and digests stay."""
         cells = select(CellRow.pk).where(CellRow.run_id == run_id)
         mine = (ArtifactRow.cell.in_(cells), ArtifactRow.pruned_at.is_(None))
         with self._sessions.write() as session:
@@ -259,7 +261,7 @@ class RetentionStore:
         return frozenset(digest for digest in found if digest)
 
     def artifacts_in_use(self, digests: Sequence[str], before: datetime | None) -> set[str]:
-        """Return which of these digests belong to kept artifacts; without `before` all are kept."""
+        """Return the digests among these of kept artifacts; without `before` all are kept."""
         query = select(ArtifactRow.digest).where(ArtifactRow.digest.in_(digests))
         query = query.where(ArtifactRow.pruned_at.is_(None))
         if before is not None:
@@ -268,13 +270,13 @@ class RetentionStore:
         return set(self._sessions.scalars(query.distinct()))
 
     def finished_cells(self, cell_ids: Collection[str]) -> set[str]:
-        """Return which of these cells are done, in a finished run."""
+        """Return the cells among these that are done, in a finished run."""
         query = select(CellRow.id).join(RunRow, RunRow.id == CellRow.run_id)
         over = (CellRow.state == CellState.DONE, RunRow.state == RunState.FINISHED)
         return set(self._sessions.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
 
     def history(self, before: datetime) -> Mapping[str, Callable[[bool], Amount]]:
-        """Return by kind of record a function that counts (True) or deletes (False) ended ones."""
+        """Return by kind of record a function: True counts the ended records, False deletes them."""
         return {
             "firings": lambda dry: self._rows(FiringRow, _old_firings(before), dry=dry),
             "deliveries": lambda dry: self._deliveries(before, dry=dry),
@@ -329,7 +331,7 @@ class RetentionStore:
             return Amount(changed(session, delete(WaiverRow).where(WaiverRow.pk.in_(still))))
 
     def give_back(self, is_late: Callable[[], bool]) -> None:
-        """Return free pages of a SQLite file to the disk, some at a time; nothing on Postgres."""
+        """Return free pages of a SQLite file to the disk in batches; do nothing on Postgres."""
         if not self._sessions.is_postgres:
             self._sessions.shrink(is_late)
 
@@ -343,14 +345,14 @@ def _is_needed(before: datetime) -> ColumnElement[bool]:
 
 
 def _is_live(before: datetime | None) -> ColumnElement[bool]:
-    """Whether a run keeps what it refers to."""
+    """Return the condition that a run keeps the blobs that it refers to."""
     if before is None:
         return RunRow.id.is_not(None)
     return or_(~and_(*_is_over(before)), _is_needed(before))
 
 
 def _reasons(before: datetime) -> Mapping[str, ColumnElement[bool]]:
-    """Return why a finished run is needed though a rule does not keep it."""
+    """Return the conditions, by reason, on which a finished run is needed without a rule."""
     lease = exists().where(LeaseRow.run_id == RunRow.id, LeaseRow.state != LeaseState.GONE)
     newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
     verdicts = or_(
@@ -423,7 +425,7 @@ _UPLOADS = (RunPart.PAYLOAD, RunPart.SUBJECT, RunPart.BASELINE)
 
 
 def _uploads(session: Session) -> Select[str, str | None, str | None]:
-    """Select the digests of what runs were launched with, in the order of `_UPLOADS`."""
+    """Select the digests of the uploads of runs, in the order of `_UPLOADS`."""
     spec = RunSpecRow.spec
     return select(
         RunRow.payload_digest,
@@ -442,7 +444,7 @@ def _pruned_parts(run_id: str) -> Select[PrunedPart]:
 
 
 def _old_firings(before: datetime) -> Select[int]:
-    """Select firings that are over and old, but the newest of each schedule."""
+    """Select firings that are over and old, without the newest of each schedule."""
     newer = aliased(FiringRow)
     later = (
         select(func.count())

@@ -141,13 +141,13 @@ class RetestStore:
         return {name: retests for name, each in found.items() if (retests := _latest(each))}
 
     def end_retests(self, attempt_id: str, *, at: datetime) -> None:
-        """Accept no further retests of the attempt, so that its machine is returned."""
+        """Accept no further retests of the attempt, so that its machine is released."""
         with self._sessions.write() as session:
             attempt = attempt_row(session, attempt_id)
             attempt.retests_ended_at = attempt.retests_ended_at or at
 
     def are_retests_ended(self, attempt_id: str) -> bool:
-        """Whether the attempt accepts no further retests."""
+        """Return whether the attempt accepts no further retests."""
         with self._sessions.read() as session:
             return attempt_row(session, attempt_id).retests_ended_at is not None
 

@@ -73,7 +73,7 @@ class _Cell:
     outcome: Outcome | None
     collected: int
     is_reused: bool
-    """Whether a job of the cell was not run, as earlier evidence is reused."""
+    """Whether a job of the cell did not run, because earlier evidence is reused."""
 
 
 def last_green(session: Session, reuse_query: ReuseQuery) -> LastGreen | None:
@@ -96,7 +96,7 @@ def last_green(session: Session, reuse_query: ReuseQuery) -> LastGreen | None:
 def streak(session: Session, reuse_query: ReuseQuery) -> int:
     """Return the number of consecutive passing runs from the newest on.
 
-    One that reuses earlier evidence neither counts nor ends the row.
+    A run that reuses earlier evidence neither counts nor ends the streak.
     """
     number = 0
     for _, cells in _runs(session, reuse_query):
@@ -219,7 +219,7 @@ class ReusableResultStore:
         Args:
             cell_id: A cell with a prepared attempt; the last one is the source.
             made: The reuse inputs of that attempt.
-            jobs: By job, when its evidence was produced.
+            jobs: Time at which the evidence was produced, by job.
         """
         cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
         last = (
@@ -251,7 +251,10 @@ class ReusableResultStore:
     def newest(
         self, product: str, platform: str, environment: str, job: str
     ) -> ReusableResult | None:
-        """Return the newest reusable result of a job there, with any inputs."""
+        """Return the newest reusable result of a job on a platform and environment, or None.
+
+        Its inputs may be any.
+        """
         mine = (
             ReusableResultRow.product == short(product),
             ReusableResultRow.platform == short(platform),

@@ -1,7 +1,6 @@
 """Comparison of the tests of two runs.
 
-Tests of cells are set against each other by one `GROUP BY` over the results of both sides: no row
-of theirs leaves the database.
+One `GROUP BY` over the results of both sides pairs the tests within the database.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ def _only_counted(
 
 
 def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool]:
-    """Select whether the test is not there, and its module could not be collected."""
+    """Select whether the newer side lacks the test because its module could not be collected."""
     if not broken:
         return false()
     ways = (
@@ -207,7 +206,7 @@ def _has_aliases(session: Session, product: str) -> bool:
 
 
 def _as_one(both: CTE, moved: CTE) -> Select[Any]:
-    """Select the tests of both sides, those that moved as one test each."""
+    """Select the tests of both sides; a moved test, with two numbers, is one row."""
     old, left = both.alias(f"old_{moved.name}"), moved.alias(f"left_{moved.name}")
     gone = select(left.c.old).where(left.c.pair == both.c.pair, left.c.old == both.c.test)
     return (
@@ -320,7 +319,7 @@ class ChangedTest:
     job: str
     nodeid: str
     was: str = ""
-    """Its confirmed older name, where that differs."""
+    """Its confirmed older name if that differs; else empty."""
     before: TestOutcome | None
     after: TestOutcome | None
     message: str
@@ -333,8 +332,9 @@ class ComparisonOverview:
 
     counts: Sequence[DifferenceCount] = ()
     first: Sequence[ChangedTest] = ()
-    """The first tests of each pair and kind, worst kind first, by job, name and pair; without equal
-    ones.
+    """The first tests of each pair and kind, without equal ones.
+
+    They are sorted by kind, worst first, then by job, name and pair.
     """
 
 
@@ -354,14 +354,14 @@ _WORDS = (
     *(("test", Integer), ("before", Integer)),
     *((name, Text) for name in ("job", "nodeid", "was", "message", "reason")),
 )
-"""Texts that are read only for single tests."""
+"""Columns that are read only for single tests."""
 
 
 class DifferenceStore:
-    """Comparisons of cells. Each method is one transaction.
+    """Compares the results of pairs of cells. Each method is one transaction.
 
-    Jobs that reuse earlier evidence are compared by that evidence; a test that has another name
-    now, as a person confirmed, is the same test. Cells that are not done are as they are now.
+    Jobs that reuse earlier evidence are compared by that evidence. Two names of a confirmed alias
+    are one test. Cells that are not done are compared by their present results.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -415,7 +415,7 @@ class DifferenceStore:
             return [_changed(row) for row in session.execute(asked)]
 
     def surroundings(self, cells: Sequence[str]) -> Mapping[str, CellEnvironment]:
-        """Return environments by cell id: of the last report, else of the source cell."""
+        """Return environments by cell id; a cell without one has that of its source cell."""
         with self._sessions.read() as session:
             sources = sources_of(session, cells)
             asked = {*sources.numbers.values(), *(s for o in sources.lent.values() for s in o)}

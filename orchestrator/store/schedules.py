@@ -22,7 +22,7 @@ from orchestrator.store.tables import FiringRow, ScheduleRow
 
 
 class ScheduleTakenError(ValueError):
-    """There is a schedule of this name."""
+    """Another schedule has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,10 @@ class ScheduleStore:
     def add(
         self, schedule: Schedule, *, next_due_at: datetime, policy: StoredPolicy | None = None
     ) -> None:
-        """Store a new schedule, with the policy of its gate that it brings.
+        """Store a new schedule, together with its gate's `policy`.
 
-        Raises ScheduleTakenError, unless the schedule is identical, and as `GateStore.put_policy`.
+        Raises ScheduleTakenError if another schedule has the name, and the errors of
+        `GateStore.put_policy`.
         """
         row = {"name": schedule.name, "document": schedule, "next_due_at": next_due_at}
         with self._sessions.write() as session:
@@ -64,10 +65,10 @@ class ScheduleStore:
     def replace(
         self, schedule: Schedule, *, next_due_at: datetime, policy: StoredPolicy | None = None
     ) -> bool:
-        """Change a schedule, whose firings stay, with the policy of its gate that it brings.
+        """Change a schedule, together with its gate's `policy`; its firings stay.
 
-        It is paused if it was, and was created when it was. False for an unknown one, without its
-        policy. Raises as `GateStore.put_policy`.
+        Its pause and its creation are unchanged. Return False for an unknown schedule; the policy
+        is not stored then. Raises the errors of `GateStore.put_policy`.
         """
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, schedule.name, with_for_update=True)
@@ -81,7 +82,7 @@ class ScheduleStore:
             return True
 
     def get(self, name: str) -> Schedule | None:
-        """The schedule, or None."""
+        """Return the schedule, or None."""
         with self._sessions.read() as session:
             row = session.get(ScheduleRow, name)
             return row.document if row else None
@@ -181,7 +182,7 @@ class ScheduleStore:
     def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
         """Claim a firing for `lease_s` seconds of the database's clock, and return it.
 
-        None if another controller holds it, or it is over.
+        None if another controller holds the firing, or the firing is over.
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
@@ -202,14 +203,14 @@ class ScheduleStore:
             )
 
     def save(self, firing: Firing, holder: str) -> bool:
-        """Store the firing; False, without a change, where the claim is lost."""
+        """Store the firing; return False and change nothing if the claim is lost."""
         with self._sessions.write() as session:
             return _save(session, firing, holder)
 
     def begin(self, firing: Firing, holder: str) -> bool:
-        """Store a firing that launches its run now, as `save`, unless another has precedence.
+        """Store a firing that launches its run now, like `save`.
 
-        Of concurrent firings only one begins.
+        Return False if another firing has precedence: of concurrent firings only one begins.
         """
         with self._sessions.write() as session:
             if _before(session, firing):

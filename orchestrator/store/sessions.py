@@ -48,7 +48,7 @@ _BUSY_TIMEOUT_S = 10
 _TURN_TIMEOUT_S = 30
 _PROBE_TIMEOUT_S = 1
 _TROUBLE_S = 60
-"""A failed write this long ago is no longer relevant."""
+"""Seconds for which a failed write counts as a present problem."""
 _ADVICE = (
     (
         ("is locked", "is busy", "lock timeout"),
@@ -67,20 +67,20 @@ UNMARKED = {"seatrial_unmarked": True}
 """Execution option of statements that change nothing which answers have for longer than seconds."""
 _PROGRESS_OF = "seatrial_progress_of"
 MARKS = 64
-"""Rows of marks: more than a controller has connections, so that its commits meet at none.
+"""Number of rows of marks: more than connections, so that commits do not wait for each other.
 
-As many follow for the progress of jobs, `_MARKS_OF_RUN` of them for a run: its commits may meet.
+As many rows follow for the progress of jobs, of which each run uses `_MARKS_OF_RUN`.
 """
 _MARKS_OF_RUN = 8
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
-"""Pages of a SQLite file that one transaction gives back."""
+"""Free pages of a SQLite file that one transaction returns to the disk."""
 _CUT_TIMEOUT_MS = 500
-"""Time for which the cutting of SQLite's log waits for readers, and writers for it."""
+"""Milliseconds that the truncation of SQLite's log waits for readers, and writers for it."""
 _POOL_OVERFLOW = 20
 _KEY_BITS = 62
-"""Random bits in the key of an advisory lock, so many that no other lock has the same key."""
+"""Random bits in the key of an advisory lock; enough to make it unique."""
 
 
 class Access(Enum):
@@ -174,7 +174,7 @@ def _postgres(url: URL, access: Access) -> Engine:
 
 
 def _require_utf8(connection: psycopg.Connection[Any], url: URL) -> None:
-    """Raise StoreError for another encoding: SQL_ASCII, say, of a server without a locale."""
+    """Raise StoreError unless the database's encoding is UTF-8."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         connection.close()
@@ -195,7 +195,7 @@ def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:
 
 
 def database_place(engine: Engine) -> str:
-    """Return where a database is, for a person: SQLite's file, or the URL without its password."""
+    """Return the database's file, or its URL without the password, for messages."""
     name = engine.url.database or ""
     if engine.dialect.name != "sqlite":
         return engine.url.render_as_string(hide_password=True)
@@ -241,10 +241,10 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 
 def _mark_changes(engine: Engine) -> None:
-    """Let each transaction that changes rows change a mark, as the last thing that it does.
+    """Make each transaction that changes rows change a mark as its last statement.
 
     A snapshot has the change if and only if it has the mark, in whatever order transactions commit.
-    The rows are taken in turn, since each is locked until its transaction's commit is on the disk.
+    Transactions use the rows in turn, since a commit locks its row until it is on the disk.
     """
     turns = itertools.count(secrets.randbelow(MARKS))
 
@@ -298,7 +298,7 @@ def _change_mark(connection: Connection, row: int) -> None:
 
 
 def _is_one_file(one: str, other: str) -> bool:
-    """Whether two names are of one file, through links too."""
+    """Return whether two paths lead to one file, also through links."""
     try:
         return Path(one).samefile(other)
     except OSError:  # one is not there yet
@@ -306,7 +306,7 @@ def _is_one_file(one: str, other: str) -> bool:
 
 
 class Sessions:
-    """Transactions of a database; each is one `with` block."""
+    """Opens transactions of a database; each is one `with` block."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -375,8 +375,8 @@ class Sessions:
         """Begin a read-write transaction.
 
         Args:
-            progress_of: The run of which it stores only what a job reports while it runs, which
-                answers may lack for seconds.
+            progress_of: The run, if the transaction stores only reports of its running jobs;
+                cached answers may lack them for seconds.
         """
         try:
             with (
@@ -395,12 +395,12 @@ class Sessions:
             self._failed = None
 
     def shrink(self, is_late: Callable[[], bool]) -> None:
-        """Return free pages of the SQLite file to the disk, in short transactions, and its log.
+        """Return free pages of the SQLite file to the disk in short transactions.
 
-        The log (``-wal``) is cut to nothing at the end, unless somebody reads or writes just then.
+        At the end the write-ahead log is truncated, unless another connection is using it.
 
         Args:
-            is_late: Asked after each; True leaves the rest to the next call.
+            is_late: Called after each transaction; True ends the work early.
         """
         left = -1
         while left and not is_late():
@@ -444,8 +444,8 @@ class Sessions:
     def probe(self) -> None:
         """Write a row within about a second, to check that the database can be written.
 
-        Raises StoreUnusableError, also if a write has failed lately and none went well since;
-        on a full disk a small one may go well while a larger one does not.
+        Raises StoreUnusableError, also if a recent write failed and none has succeeded since: on a
+        full disk a small write may succeed where a larger one fails.
         """
         if self._turn is None or self._turn.acquire(timeout=_PROBE_TIMEOUT_S):
             try:

@@ -2,7 +2,7 @@
 
 Locks are taken in one order, so that two transactions never wait for each other:
 cell, attempt, texts by their digests, tests by their names, run. The run's row comes last because
-every feed item takes it.
+every run event locks it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def slices(values: Sequence[V]) -> Iterator[Sequence[V]]:
 
 
 def is_postgres(session: Session) -> bool:
-    """Whether the database is Postgres."""
+    """Return whether the database is Postgres."""
     return session.get_bind().dialect.name == "postgresql"
 
 
 def lock(session: Session, rows: Select[Any]) -> None:
-    """Lock rows that the transaction need not read; who writes to SQLite is alone there."""
+    """Lock rows without reading them; SQLite has only one writer and needs no lock."""
     if is_postgres(session):
         session.execute(rows.with_for_update(key_share=True))
 
@@ -177,7 +177,7 @@ Cursor = TypeVar("Cursor")
 
 @dataclass(frozen=True, slots=True)
 class PageAsked(Generic[Cursor]):
-    """A part of a list."""
+    """Request for a page of a list."""
 
     limit: int
     """Maximum number of items."""
@@ -186,7 +186,7 @@ class PageAsked(Generic[Cursor]):
 
 
 class ListPage(list[Item], Generic[Item, Cursor]):
-    """Some items in the order of the list."""
+    """A page of a list: items in the order of the list, with the next cursor."""
 
     next: Cursor | None
     """Cursor of the next page; None on the last one."""
@@ -203,7 +203,7 @@ class ListPage(list[Item], Generic[Item, Cursor]):
 def cursor_value(cursor: Any) -> ColumnElement[Any]:  # noqa: ANN401 - of the key's type
     """Return a cursor for a comparison with its key.
 
-    Callers may name a number that the key's column cannot hold, which Postgres refuses.
+    A caller's number may exceed the key's column, which Postgres would refuse.
     """
     return literal(cursor, BigInteger() if isinstance(cursor, int) else None)
 

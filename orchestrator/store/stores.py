@@ -43,8 +43,8 @@ from orchestrator.store.tokens import BrowserSessionStore, TokenStore
 class Stores:
     """Every store of one database.
 
-    Each method of a store is one transaction. Every method is idempotent, or says why it is not.
-    None makes a network call of another kind.
+    Each method of a store is one transaction, idempotent unless its docstring says otherwise, and
+    makes no other network call.
     """
 
     runs: RunStore

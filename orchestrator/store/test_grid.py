@@ -100,7 +100,7 @@ class CellResult:
     """Digest of what was tested."""
     at: datetime
     origin: str
-    """As that of a `GridCell`."""
+    """``ingested (structured)`` of evidence that no agent produced; else empty."""
     test: int
     outcome: TestOutcome
     is_alive: bool
@@ -119,8 +119,8 @@ _COUNTS = tuple(Counts().as_dict())
 class GridStore:
     """Results of tests by the cells of runs.
 
-    Runs of some jobs alone are no columns, as in `ReleaseStore`. Each method is one transaction,
-    of one statement for each thousand of what is asked.
+    Partial reruns are no columns, as in `ReleaseStore`. Each method is one transaction, with one
+    statement for each thousand of the given cells or tests.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -244,7 +244,7 @@ class GridStore:
     ) -> list[CellResult]:
         """Return the newest results of these tests by cell name, newest first.
 
-        `cell` asks for one name alone; `before` is a run that all of them are older than.
+        `cell` restricts to one cell name; `before` restricts to runs older than this one.
         """
         order = func.row_number().over(partition_by=CellRow.name, order_by=CellRow.run_id.desc())
         ranked = (
@@ -293,8 +293,8 @@ class GridStore:
 
         `newest` are the newest results of tests by cell name, as (test, cell). A test is gone if
         the newest finished cell of that name ran its job without it. Reruns of some jobs, jobs
-        whose tests have no names, and modules that could not be collected say nothing of it. The
-        answer is the first finished cell without it.
+        with unnamed tests, and modules that could not be collected do not count. The returned cell
+        is the first finished one without the test.
         """
         with self._sessions.read() as session:
             found = [

@@ -51,7 +51,7 @@ class TestStore:
         return ListPage(found[:limit], found[limit - 1].id if more else None)
 
     def get(self, test_id: int) -> KnownTest | None:
-        """The test, or None."""
+        """Return the test, or None."""
         with self._sessions.read() as session:
             return next(_read(session, _tests().where(TestCaseRow.id == test_id)), None)
 

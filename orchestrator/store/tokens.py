@@ -42,7 +42,7 @@ class TokenStore:
             changed(session, statement.values(last_used_at=at).execution_options(**UNMARKED))
 
     def list(self, page: PageAsked[str] | None = None) -> ListPage[Token, str]:
-        """Return tokens by id, and so oldest first, revoked ones included."""
+        """Return tokens by id, oldest first, including revoked ones."""
         return self._sessions.page(select(TokenRow), TokenRow.id, page).each(token_of_row)
 
     def revoke(self, token_id: str, *, at: datetime) -> bool:
@@ -95,7 +95,7 @@ class BrowserSessionStore:
             return filled(BrowserSession, row) if row else None
 
     def list(self, page: PageAsked[str] | None = None) -> ListPage[BrowserSession, str]:
-        """Return sessions whose token is not revoked by id, and so oldest first."""
+        """Return the sessions without a revoked token, oldest first."""
         found = self._sessions.page(_OF_VALID_TOKENS, BrowserSessionRow.id, page)
         return found.each(partial(filled, BrowserSession))
 

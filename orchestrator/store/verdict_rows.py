@@ -1,4 +1,4 @@
-"""Verdicts as rows for lists: with rules, without their inputs."""
+"""Stores verdicts, and reads them for lists: with rules, but without the rules' inputs."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _newest(product: str, *, is_finished: bool) -> ScalarSelect[str]:
 
 
 def _since(session: Session, newest: Sequence[int]) -> Mapping[int, tuple[int, datetime]]:
-    """Return for each of these the first verdict with the same decision in a row."""
+    """Return by verdict the number and time of the first one in a row with its decision."""
     if not newest:
         return {}
     mine, other, first = aliased(VerdictRow), aliased(VerdictRow), aliased(VerdictRow)

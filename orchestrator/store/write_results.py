@@ -1,7 +1,7 @@
 """Writes results and facts of tests in bulk, merged with what is stored.
 
-Facts of the same attempt add up, as `TestFact.plus` does it; a newer attempt's fact replaces an
-older one's unless that is final.
+Facts of the same attempt are added with `TestFact.plus`; a newer attempt's fact replaces an older
+attempt's unless the older fact is final.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ Key = tuple[str, str]
 """Job and node id."""
 
 _REMEMBERED = 100_000
-"""Maximum cached tests of one product; larger suites are looked up again."""
+"""Maximum cached tests of one product; tests of larger suites are read again."""
 
 
 class TestCases:
@@ -283,9 +283,9 @@ def write_tests(
 ) -> None:
     """Merge facts by test number, in the order of collection.
 
-    The environment of the attempt, which tells the product's code from libraries, comes first.
-    The first one takes the position `first`, which begins at `ATTEMPT_SPAN` times the attempt's
-    number.
+    The environment of the attempt must be stored before, because it distinguishes the product's
+    code from libraries. The first test gets the position `first`, which is at least `ATTEMPT_SPAN`
+    times the attempt's number.
     """
     if not tests:
         return

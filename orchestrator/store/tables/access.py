@@ -51,16 +51,16 @@ class BrowserSessionRow(TableBase):
     display_name: Mapped[str]
     scope: Mapped[Scope] = mapped_column(OneOf(Scope))
     token: Mapped[str | None] = mapped_column(Name, ForeignKey("token.id"))
-    """The token that it was begun with, and ends with."""
+    """The token that began the session; the session ends when the token is revoked."""
     roles_digest: Mapped[str]
-    """Of the issuer and its groups' roles, with which a session begun there ends."""
+    """Digest of the issuer and its groups' roles; a change ends the issuer's sessions."""
     created_at: Mapped[datetime]
     last_used_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     address: Mapped[str]
     agent: Mapped[str]
     id_token: Mapped[str | None]
-    """The issuer's token, which its logout asks for."""
+    """The issuer's ID token, which its logout requires."""
 
 
 class PersonRow(TableBase):
@@ -70,7 +70,7 @@ class PersonRow(TableBase):
 
     name: Mapped[Id]
     display_name: Mapped[str]
-    """At the latest sign-in; only for showing."""
+    """Display name at the latest sign-in."""
 
 
 class AuditRow(TableBase):
@@ -93,13 +93,13 @@ class AuditRow(TableBase):
 
 
 class ChangeMarkRow(TableBase):
-    """One of the rows of which every transaction that changes an answer changes one."""
+    """A mark; every transaction that changes an answer changes one of these rows."""
 
     __tablename__ = "change_mark"
 
     id: Mapped[KeyNumber]
     mark: Mapped[str]
-    """Random, so that a restored database never has the mark of what it was restored over."""
+    """Random text, so that a restored database never has a mark of the replaced one."""
 
 
 class ControllerRow(TableBase):
@@ -120,7 +120,7 @@ class BlobRow(TableBase):
     digest: Mapped[Id]
     size_bytes: Mapped[Long]
     touched_s: Mapped[float]
-    """When it was last stored or claimed, in seconds of the database's clock."""
+    """Time of the last store or claim, in seconds by the database's clock."""
 
 
 class PrunedBlobRow(TableBase):

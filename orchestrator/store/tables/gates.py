@@ -115,7 +115,7 @@ class ApprovalRow(TableBase):
     by: Mapped[str] = mapped_column(Name)
     at: Mapped[datetime]
     token: Mapped[str | None]
-    """Id of the approver's token; NULL where the name was typed."""
+    """Id of the approver's token; NULL if the name was typed."""
 
 
 class SigningKeyRow(TableBase):
@@ -138,7 +138,7 @@ class ScheduleRow(TableBase):
     name: Mapped[Id]
     document: Mapped[Schedule] = mapped_column(DocumentColumn(Schedule))
     next_due_at: Mapped[datetime | None] = mapped_column(index=True)
-    """None while it is paused."""
+    """Next due time; NULL while the schedule is paused."""
 
 
 class FiringRow(TableBase):
@@ -160,9 +160,9 @@ class FiringRow(TableBase):
     due_at: Mapped[datetime]
     state: Mapped[FiringState] = mapped_column(OneOf(FiringState))
     superseded: Mapped[bool]
-    """Kept outside of the document, since others than its claimant write it."""
+    """Whether another firing superseded this one; not in the document, as others write it."""
     claimed_by: Mapped[str]
-    """Empty without a claim."""
+    """Id of the claiming controller; empty without a claim."""
     claim_expires_s: Mapped[float]
-    """Seconds of the database's clock."""
+    """End of the claim, in seconds by the database's clock."""
     document: Mapped[Firing] = mapped_column(DocumentColumn(Firing))

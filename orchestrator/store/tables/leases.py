@@ -105,7 +105,7 @@ class PlacementDecisionRow(TableBase):
 
     attempt: Mapped[KeyAttempt]
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    """Within its attempt, from 1."""
+    """Number of the decision within its attempt, from 1."""
     at: Mapped[datetime]
     place: Mapped[str] = mapped_column(Name)
     result: Mapped[PlacementResult] = mapped_column(OneOf(PlacementResult))

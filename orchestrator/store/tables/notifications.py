@@ -22,7 +22,7 @@ class LineageStateRow(TableBase):
     name: Mapped[Id]
     """``line:<lineage>``, or ``commit:<channel>:<sha>:<gate>``."""
     state: Mapped[str]
-    """Empty before the first announcement."""
+    """The last announced state; empty before the first announcement."""
     since: Mapped[datetime]
     evaluated_at: Mapped[datetime | None]
     """Time of the newest announced verdict."""
@@ -84,7 +84,7 @@ class DeliveryRow(TableBase):
     done_at: Mapped[datetime | None]
     is_test: Mapped[bool] = mapped_column(default=False)
     claimed_until_s: Mapped[float | None]
-    """Seconds of the database's clock."""
+    """End of the claim, in seconds by the database's clock; NULL without a claim."""
 
 
 class DeliveryAttemptRow(TableBase):

@@ -98,8 +98,8 @@ SLOW_US = 90_000_000
 class TestResultRow(TableBase):
     """The result of a test in a cell.
 
-    It has by far the most rows, and no foreign keys: checking them took two thirds of what
-    Postgres spent on taking a result in. The one writer has read every number from its table.
+    The table has by far the most rows, and no foreign keys: checking them took two thirds of
+    Postgres's time for storing a result. The only writer reads every number from its table.
     """
 
     __tablename__ = "test_result"
@@ -223,7 +223,7 @@ class ArtifactRow(TableBase):
     digest: Mapped[str] = mapped_column(Name, index=True)
     size_bytes: Mapped[Long]
     pruned_at: Mapped[datetime | None]
-    """When its bytes were given up."""
+    """Time at which its bytes were pruned; NULL if they are kept."""
 
 
 class Counted:
@@ -278,7 +278,7 @@ class BenchmarkRow(TableBase):
 class BenchmarkPointRow(TableBase):
     """The value of a benchmark in a finished cell.
 
-    As results of tests, these carry no foreign keys: the one writer has read every number.
+    Like results of tests, the rows have no foreign keys: the only writer reads every number.
     """
 
     __tablename__ = "benchmark_point"

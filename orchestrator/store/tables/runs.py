@@ -208,15 +208,15 @@ class AttemptRow(TableBase):
     log_bytes: Mapped[Long] = mapped_column(default=0)
     last_event_at: Mapped[datetime | None]
     end_outcome: Mapped[str | None]
-    """None before the agent reported its end."""
+    """Outcome that the agent reported at its end; NULL before."""
     end_reason: Mapped[str] = mapped_column(default="")
     end_detail: Mapped[str] = mapped_column(default="")
     tests_seen: Mapped[int] = mapped_column(default=0)
     """Counts mentions of tests, so that they keep the order in which they were collected."""
     retests_ended_at: Mapped[datetime | None]
-    """When it stopped accepting retests."""
+    """Time since which the attempt accepts no retests; NULL if it does."""
     collected_at: Mapped[datetime | None]
-    """When the files of its jobs were collected; None if that failed."""
+    """Time at which the files of its jobs were collected; NULL if they were not."""
 
 
 class AttemptEnvironmentRow(TableBase):
@@ -263,7 +263,7 @@ class CellReuseRow(TableBase):
     cell: Mapped[KeyCell]
     job: Mapped[str] = mapped_column(Name, primary_key=True)
     source: Mapped[int | None] = mapped_column(ForeignKey("cell.pk"))
-    """The cell whose evidence is reused; NULL where the job runs."""
+    """The cell whose evidence is reused; NULL if the job runs."""
     produced_at: Mapped[datetime | None]
     reason: Mapped[str]
     decided_at: Mapped[datetime]

@@ -1,7 +1,7 @@
 """Columns and keys shared by tables.
 
-Runs, cells, attempts and leases have text ids that sort by time; where rows by the million point
-at them, they do so by a number (`pk`).
+Runs, cells, attempts and leases have text ids that sort by time. Tables with millions of rows refer
+to them by a number (`pk`).
 """
 
 from __future__ import annotations
