@@ -31,10 +31,10 @@ _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep
 
 
 class _Flags(_click.Command):
-    """A command whose help names no value for its flags, which take none."""
+    """A command whose help shows no value for flags."""
 
     def get_params(self, ctx: _click.Context) -> list[_click.Parameter]:
-        """Return its parameters, ``--help`` included."""
+        """Return the parameters, including ``--help``."""
         params = super().get_params(ctx)
         for param in params:
             if isinstance(param, typer.core.TyperOption) and param.is_flag:
@@ -66,13 +66,13 @@ class CommandEntry:
     """A lazily imported command or group."""
 
     panel: str
-    """Section of the command in the help."""
+    """Section of the help that lists the command."""
     place: str
-    """Module below `orchestrator.cli.commands`, and name in it."""
+    """Module below `orchestrator.cli.commands`, and the command's name in the module."""
     summary: str
     """Line of the command in the help of `seatrial`."""
     settings: Mapping[str, bool] | None = None
-    """Settings of its context."""
+    """Context settings of the command, for the library."""
     hidden: bool = False
 
     def load(self, name: str) -> _click.Command:
@@ -268,7 +268,7 @@ class Commands(_Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: _click.Context) -> object:
-        """Run the called command; a value that is none of a choice is refused in one sentence."""
+        """Run the called command; report an invalid choice in one sentence."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -390,7 +390,7 @@ def _code(ending: SystemExit) -> int:
 def _speak_any_alphabet() -> None:
     """Replace characters that the terminal cannot encode.
 
-    A stream that was closed before the start is None, and swallows what is written.
+    A stream that was closed before the start is None; output to it is dropped.
     """
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")

@@ -18,13 +18,13 @@ from orchestrator.client.errors import NoControllerError
 from orchestrator.client.transport import WallClock
 
 CONTROLLER_START_LIMIT_S = 60.0
-"""Longest start of a controller in the background."""
+"""Maximum seconds for the start of a background controller."""
 CONTROLLER_POLL_S = 0.1
-"""Seconds between two looks for a controller that is starting."""
+"""Seconds between two checks for a controller that is starting."""
 RUN_POLL_LONGEST_S = 5.0
-"""Longest time between two polls of a watched run without events."""
+"""Maximum seconds between two polls of a watched run without events."""
 RUN_POLL_SHORTEST_S = 1.0
-"""Shortest time between two polls of a watched run: each reads all of its cells."""
+"""Minimum seconds between two polls of a watched run, because each poll reads all cells."""
 LOG_POLL_S = 0.5
 """Seconds between two reads of a followed log."""
 WATCHED_LOG_POLL_S = 1.0
@@ -32,15 +32,15 @@ WATCHED_LOG_POLL_S = 1.0
 RECONNECT_S = 1.0
 """Seconds before a broken stream of events is opened again."""
 NO_ANSWER_LIMIT_S = 300.0
-"""Longest time without an answer of the controller while a run is watched."""
+"""Maximum seconds without a response of the controller while a run is watched."""
 RETEST_POLL_S = 0.5
 """Seconds between two polls of a retest of a bisection."""
 INVENTORY_POLL_S = 10.0
 """Seconds between two inventories of the emergency stop."""
 REPORT_LIMIT_S = 10.0
-"""Longest wait for the report of a run that has ended."""
+"""Maximum seconds to wait for the report of a finished run."""
 REPORT_POLL_S = 0.1
-"""Seconds between two looks for the report."""
+"""Seconds between two checks for the report."""
 
 
 SOCKET = "controller.sock"
@@ -49,7 +49,7 @@ _PATH_LIMIT_BYTES = 100
 
 
 class LocalConnection:
-    """The controller that holds the home; it is started in the background if it is missing."""
+    """Connects to the controller of the home, and starts one in the background if none runs."""
 
     def __init__(self, home: Path, clock: WallClock, say: Callable[[str], None]) -> None:
         self.home = home
@@ -60,7 +60,7 @@ class LocalConnection:
         self._address: str | None = None
 
     def open(self) -> httpx.Client:
-        """See `ControllerConnection`. Raises NoControllerError."""
+        """Return a client of the controller. Raises NoControllerError if no controller runs."""
         socket = self.home / SOCKET
         try:
             there = socket.exists()
@@ -121,7 +121,7 @@ class LocalConnection:
 
 
 class ReadingLine:
-    """For reads: the controller that holds the home, or else the home's files."""
+    """Connects to the controller that holds the home, or reads the home's files without one."""
 
     def __init__(self, controller: LocalConnection, wiring: Wiring) -> None:
         self.home = controller.home
@@ -135,7 +135,10 @@ class ReadingLine:
         return self._wiring.holder() is not None or self._controller.answers()
 
     def open(self) -> httpx.Client:
-        """Return a client. Raises CliError if this version can read nothing in the home."""
+        """Return a client. Raises CliError if this version cannot read the home.
+
+        Raises EmptyHomeError if the home has no database yet.
+        """
         if self.is_held:
             return self._controller.open()
         try:
@@ -150,7 +153,7 @@ class ReadingLine:
         return _local(transport)
 
     def revive(self) -> None:
-        """Wait for a controller that holds the home; none is started."""
+        """Wait for the controller that holds the home; start none."""
         if self.is_held:
             self._controller.revive()
 
@@ -162,7 +165,7 @@ def _local(transport: httpx.BaseTransport) -> httpx.Client:
 
 
 def _make_home(home: Path) -> None:
-    """Create the home, readable by its owner only, and ignored by a surrounding work tree."""
+    """Create the home, readable by its owner only, and make a surrounding work tree ignore it."""
     if home.is_dir():
         return
     home.mkdir(mode=0o700, parents=True)
@@ -196,7 +199,7 @@ def _tail(log: Path, offset: int) -> list[str]:
 
 
 def _reachable(path: Path) -> str:
-    """Return a path of the socket that is short enough for the kernel."""
+    """Return a path to the socket that is short enough for the kernel."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES or not Path("/proc/self/fd").is_dir():
         return str(path)
     try:

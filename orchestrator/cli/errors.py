@@ -19,7 +19,7 @@ DETACHED = 130
 
 
 class RefusedError(Exception):
-    """The wiring failed; the text is written for a person."""
+    """An operation of the wiring failed; the text gives the reason for a person."""
 
 
 class CliError(SeatrialError):
@@ -32,7 +32,7 @@ class CliError(SeatrialError):
 
 
 class EmptyHomeError(CliError):
-    """Nothing can be read: no controller has used the home yet."""
+    """The home has no database yet, because no controller has used it."""
 
 
 def exit_code_of(error: SeatrialError) -> int:

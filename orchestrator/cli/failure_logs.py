@@ -61,12 +61,12 @@ class CellLog:
 
     @property
     def nothing(self) -> str:
-        """Why nothing was read, in a line; empty if something was, or the cell was ingested."""
+        """Reason why no log was read; empty if some was, or if the cell was ingested."""
         is_said = self._offset or self._cell.ingested is not None
         return "" if is_said else _nothing("", self._cell, self._cell)
 
     def new(self, *, to_the_end: bool) -> Iterator[bytes]:
-        """Return new whole lines; at the end, an incomplete one too."""
+        """Yield new whole lines; with `to_the_end` also an incomplete last line."""
         while True:
             try:
                 data, after = self._client.log(self._run_id, self._cell.id, after=self._offset)
@@ -88,13 +88,13 @@ class CellLog:
 
 @dataclass(slots=True)
 class Gaps:
-    """What was asked for and was pruned: all else is printed, and then this."""
+    """Collects what is missing because it was pruned, to report it after the other output."""
 
     sentences: list[str] = field(default_factory=list)
-    """Why and when, in sentences."""
+    """Sentences with the time and the reason of each pruning."""
 
     def besides(self, text: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the text, unless it was pruned."""
+        """Yield the text; if it was pruned, add the reason to `sentences`."""
         try:
             yield from text
         except RefusalError as error:
@@ -104,25 +104,25 @@ class Gaps:
                 self.sentences.append(error.lines[0])
 
     def refuse(self) -> None:
-        """Raise CliError if something was pruned."""
+        """Raise CliError with the sentences, if there are any."""
         if self.sentences:
             raise CliError(*self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Which part of a cell's log is shown; without any choice all of it."""
+    """The part of a cell's log to show; by default the whole log."""
 
     job: str | None = None
-    """Only this job."""
+    """Id of the only job to show; None for all jobs."""
     test: str | None = None
-    """A node id, or a part of one: the test's stored traceback."""
+    """A node id, or a part of one, of the test whose stored traceback is shown."""
     failed: bool = False
-    """Tracebacks of failing tests, and logs of jobs and cells that failed otherwise."""
+    """Whether only failures are shown: tracebacks of tests, logs of other failed jobs and cells."""
 
     @property
     def is_part(self) -> bool:
-        """Whether the selection is not everything."""
+        """Whether the selection is less than the whole log."""
         return bool(self.job or self.test or self.failed)
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class LogSelection:
 def chosen_logs(
     client: Seatrial, run: RunResponse, cells: list[CellRecord], chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
-    """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
+    """Yield the selected output, each part under a heading. Raises CliError if there is none."""
     jobs = {one.id for cell in cells for one in cell.jobs}
     if chosen.job and chosen.job not in jobs:
         raise CliError(f"run {run.id} has no job {chosen.job!r}{nearest(chosen.job, sorted(jobs))}")
@@ -216,7 +216,7 @@ def _text(cell: CellRecord, test: TestResponse) -> bytes:
 def _output(
     client: Seatrial, run: RunResponse, cell: CellRecord, job: str, gaps: Gaps
 ) -> Iterator[bytes]:
-    """Return a job's output: its artifact."""
+    """Yield a job's output from its artifact."""
     name = output_of(cell, job)
     if name is None:
         return
@@ -237,9 +237,9 @@ class FailureLine:
     """A failure with all cells that have the same error."""
 
     job: str
-    """Empty if the cell failed by itself."""
+    """Id of the job; empty if the cell failed outside of its jobs."""
     test: str
-    """Empty if a job or cell failed for another reason than its tests."""
+    """Node id of the test; empty if a job or cell failed for another reason."""
     outcome: str
     error: str
     """First line of the error."""
@@ -247,14 +247,14 @@ class FailureLine:
     log: str = ""
     """The command that shows its log."""
     artifacts: list[str] = field(default_factory=list)
-    """Files that the test left, as ``CELL/NAME``."""
+    """Artifacts of the test, as ``CELL/NAME``."""
     quarantined: dict[str, str] = field(default_factory=dict)
     """Ids of active quarantines that the test is in, by cell."""
     known_issues: dict[str, dict[str, str]] = field(default_factory=dict)
     """Known issues that match, with their states, by cell."""
 
     def as_json(self) -> dict[str, object]:
-        """Return it as JSON."""
+        """Return the failure as JSON values."""
         return asdict(self)
 
 
@@ -279,7 +279,7 @@ def failures_of(
 def _failures_of_cell(
     client: Seatrial, run: RunResponse, cell: CellRecord
 ) -> Iterator[tuple[CellFailure, Sequence[str]]]:
-    """Yield each failure, with the names of the files that its test left."""
+    """Yield each failure with the names of its test's artifacts."""
     left = {
         CellFailure(test.job, test.nodeid, test.outcome.word, test.error): test.artifacts
         for test in client.failing_tests(run.id, cell)
@@ -331,9 +331,9 @@ class FailingTests:
         self._printed: set[tuple[str, str, str]] = set()
 
     def fresh(self, run: RunResponse) -> list[BadTest]:
-        """Return new ones, at most `MOST_PER_JOB` per job and outcome.
+        """Return new failing tests, at most `MOST_PER_JOB` per job and outcome.
 
-        What cannot be fetched now is found at a later look.
+        Tests that cannot be fetched now are returned by a later call.
         """
         return [
             test

@@ -1,4 +1,4 @@
-"""Inputs of gate commands: policy files, finished runs, and the chosen verdict."""
+"""Reads the inputs of gate commands: policy files, finished runs, the chosen verdict."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def policy_text(policy: str) -> str | None:
 
 
 def sent_policy(session: Session, policy: str) -> tuple[str, dict[str, str]]:
-    """Return a gate's name, and the part of a request's body that has its policy.
+    """Return a gate's name, and the part of a request body that contains the policy.
 
-    `policy` is a gate's name, for which that part is empty, or a policy file. Raises CliError.
+    `policy` is a policy file or a gate's name; for a name that part is empty. Raises CliError.
     """
     text = policy_text(policy)
     if text is None:
@@ -83,9 +83,9 @@ def newest_verdict(client: Seatrial, gate: str) -> VerdictLine | None:
 
 
 def meant_verdict(session: Session, client: Seatrial, gate: str, named: str) -> str:
-    """Return the named verdict's id, else the newest one's of the gate, which is printed.
+    """Return the id of the named verdict, or of the gate's newest one, which is printed.
 
-    It is empty if the gate has no verdict.
+    Return an empty text if the gate has no verdict.
     """
     newest = None if named else newest_verdict(client, gate)
     if newest is None:
@@ -95,7 +95,7 @@ def meant_verdict(session: Session, client: Seatrial, gate: str, named: str) -> 
 
 
 def no_verdict(gate: str) -> CliError:
-    """Return the message for a gate without verdicts."""
+    """Return the error for a gate without verdicts."""
     return CliError(f"the gate {gate!r} has no verdict yet: `seatrial gate check {gate}`")
 
 

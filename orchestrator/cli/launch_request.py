@@ -89,7 +89,7 @@ Document = dict[str, object]
 def with_overrides(matrix: Matrix, settings: Sequence[str]) -> Document:
     """Return the matrix as a document, with overrides applied in order.
 
-    Raises CliError for a setting that is not ``platform.field=value``, or names nothing.
+    Raises CliError for a setting that is not ``platform.field=value`` or names no field.
     """
     document = {**HEADER, **_plain(asdict(matrix))}
     for setting in settings:
@@ -160,7 +160,7 @@ def _typed(value: str, hint: object, setting: str) -> object:
 
 
 def _takes_text(kinds: tuple[object, ...], value: str) -> bool:
-    """Whether the field accepts a single text, and not only a list."""
+    """Return whether the field accepts a single text, and not only a list."""
     return str in kinds or any(value in get_args(kind) for kind in kinds)
 
 
@@ -184,7 +184,7 @@ class BaselineFile:
     digest: str
     path: Path
     is_payload: bool
-    """Whether it is a payload's archive, and no wheel."""
+    """Whether the file is a payload's archive instead of a wheel."""
     commit: str | None = None
     """Commit of its revision, if it was built from one."""
 
@@ -228,9 +228,9 @@ class Order:
     matrix: Matrix
     source: Source
     payload: PackedPayload | None
-    """None means the built-in one."""
+    """The packed payload; None for the built-in one."""
     subject: SubjectWheel | None
-    """The subject's wheel, if it has one."""
+    """The subject's wheel; None for a subject without one."""
     hold_minutes: float = 0.0
     """Minutes for which the machine of a cell that does not pass is held."""
     reruns: int = 0
@@ -238,9 +238,9 @@ class Order:
     diagnose: bool = False
     """Whether root causes of failed tests are diagnosed."""
     reuse_hours: float | None = None
-    """Maximum age of evidence to reuse."""
+    """Maximum age in hours of evidence to reuse; None reuses none."""
     baseline: BaselineFile | None = None
-    """A baseline file to upload."""
+    """The baseline's file; None without one."""
     commit: Commit = Commit()
     """The tested commit; empty if it is unknown."""
     untrusted: bool = False
@@ -248,7 +248,7 @@ class Order:
 
     @property
     def body(self) -> dict[str, object]:
-        """Return the request body."""
+        """Return the JSON body of the request that launches the run."""
         held = {"hold_minutes": self.hold_minutes} if self.hold_minutes else {}
         reused = {"reuse_hours": self.reuse_hours} if self.reuse_hours is not None else {}
         return {
@@ -287,8 +287,8 @@ def read_order(
         settings: Overrides of it.
         scratch: An empty folder, for the payload's archive.
         with_subject: Whether the subject's wheel is found or built now.
-        untrusted: A tree of untrusted code, like the present folder's: its files and wheel are
-            taken in place of those here, but not its matrix, payload.toml and baseline.
+        untrusted: A folder with untrusted code in the layout of the present folder. Files and wheel
+            come from it; matrix, payload.toml and baseline come from the present folder.
     """
     documents = session.wiring.documents
     try:
@@ -324,7 +324,7 @@ def read_order(
 def _read_matrix(
     documents: Documents, file: Path, settings: Sequence[str]
 ) -> tuple[Source, Matrix]:
-    """Return a matrix with its overrides, as a source and read."""
+    """Return a matrix with its overrides, as a source and as a parsed matrix."""
     source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
     if not settings:
         return source, documents.sketch_matrix(source, str(file))
@@ -333,7 +333,7 @@ def _read_matrix(
 
 
 def _place(matrix: Path, tree: Path | None) -> Path:
-    """Return the folder of a matrix, or what stands for it in a tree like the present folder.
+    """Return the folder of a matrix, or the folder at the same path in an untrusted tree.
 
     Raises CliError.
     """
@@ -414,7 +414,7 @@ def stated_commit(
 
 
 def upload(session: Session, client: Seatrial, order: Order) -> None:
-    """Upload what the controller lacks."""
+    """Upload the files of the order that the controller does not have yet."""
     packed = order.payload
     if packed is not None and not client.has_payload(packed.digest):
         _send(session, client.upload_payload, packed.digest, packed.path, "payload")
@@ -446,7 +446,7 @@ def _pack(
 
 
 def tell_unshipped(session: Session, packed: PackedPayload) -> None:
-    """Say which files of a payload are not shipped although its files or tests need them."""
+    """Print notes about files that the payload's files or tests need and that are not shipped."""
     for name in packed.unshipped:
         session.say(
             f"note: the payload imports {name}, which is not shipped, because git ignores it."
@@ -492,7 +492,7 @@ def _subject(
 
 
 def _see_age(session: Session, place: Path, matrix: Matrix, wheel: Path) -> None:
-    """Note it if the wheel is not of the source that is here. Raises CliError."""
+    """Print a note if the wheel does not match the project's present source. Raises CliError."""
     # Only a wheel beside its project needs them, and every command pays for the imports above.
     from orchestrator.cli.starter.project_sources import (  # noqa: PLC0415
         read_sources,

@@ -16,7 +16,7 @@ def read_document(file: Path, what: str, *, limit_bytes: int) -> str:
 
     Args:
         file: Its path.
-        what: What is expected in it, for messages: ``matrix``.
+        what: Kind of the file for messages, such as ``matrix``.
         limit_bytes: Its maximum size.
     """
     if not file.exists():
@@ -43,6 +43,6 @@ def _neighbours(file: Path) -> list[str]:
 
 
 def refuse_file(folder: Path | None) -> None:
-    """Raise CliError if what `-o` names is a file."""
+    """Raise CliError if the folder that `-o` names is a file."""
     if folder is not None and folder.is_file():
         raise CliError(f"{folder}: is a file; -o names the folder to write into")

@@ -17,7 +17,7 @@ _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _WORDS = {"\n": "↵", "\r": "", "\t": "    "}
 _MARKS = dict(zip("✓✗⊘–○●■◷∅▽≈◇▸↵…→─━│", "+#/-o*cT0v~<>\\~>-=|", strict=True))
 NATURAL = 10_000
-"""Width of output without a terminal: lines are not cut, wrapped or filled."""
+"""Width of output without a terminal, so large that lines are not cut or wrapped."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 AT_ONCE_S = 1.0
-"""Time limit of shell completion."""
+"""Time limit of shell completion, in seconds."""
 URGENT_S = 20.0
-"""Time limit of the controller in an emergency stop."""
+"""Time limit for the controller in an emergency stop, in seconds."""
 
 
 def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
@@ -46,7 +46,7 @@ def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
 
 @dataclass(slots=True)
 class Session:
-    """A call of the command line."""
+    """One call of the command line: its wiring, output and clients."""
 
     wiring: Wiring
     out: Console = field(default_factory=lambda: _console(sys.stdout))
@@ -55,7 +55,7 @@ class Session:
     """Standard error, for progress, questions and errors."""
     debug: bool = False
     verbose: bool = False
-    """Whether to print every answer of the controller."""
+    """Whether every response of the controller is printed."""
     _clients: list[Seatrial] = field(default_factory=list)
 
     @property
@@ -95,13 +95,13 @@ class Session:
         return RemoteConnection(settings.url, settings.token)
 
     def client(self) -> Seatrial:
-        """Return a client of the controller; nothing is sent yet."""
+        """Return a client of the controller; no request is sent yet."""
         return self._client(self.line())
 
     def reader(self) -> Seatrial:
         """Return a client for reads.
 
-        No controller is started for it where the database is a file of the home.
+        It starts no controller if the database is a file of the home.
         """
         return self._client(self._reading_line() or self.line())
 
@@ -121,7 +121,10 @@ class Session:
         return line is None or line.is_held
 
     def _reading_line(self) -> ReadingLine | None:
-        """Return the offline connection; None if the database is no file of the home."""
+        """Return a connection that starts no controller.
+
+        None if the database is no file of the home.
+        """
         from orchestrator.cli.connect import LocalConnection, ReadingLine
 
         line = self.line()
@@ -159,7 +162,7 @@ class Session:
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask a person, on standard error; Ctrl-C and the end of the input mean no."""
+    """Ask a yes-or-no question on standard error; Ctrl-C and the end of input mean no."""
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:

@@ -33,9 +33,9 @@ class DatabaseState:
     """Revision of a database."""
 
     name: str
-    """Description without the password."""
+    """Place of the database, without the password."""
     revision: str | None
-    """None without a database."""
+    """Revision of the schema; None without a database."""
     head: str
     """Revision that this program needs."""
 
@@ -47,11 +47,11 @@ class DatabaseState:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was backed up or restored."""
+    """Facts of a backup that was written or restored."""
 
     file: str
     database: str
-    """Description without the password."""
+    """Place of the database, without the password."""
     at: str
     """When the backup was made."""
     blobs: int
@@ -65,16 +65,16 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReport(BackupReport):
-    """What was restored, and what it makes valid again."""
+    """Facts of a restore, with the tokens and schedules that are valid after it."""
 
     audit_log: AuditVerification
-    """Of the backup."""
+    """Result of verifying the audit log of the backup."""
     tokens: Sequence[Token]
-    """Tokens that are valid now, those included that were revoked after the backup."""
+    """Tokens that are valid now, including those that were revoked after the backup."""
     tokens_revoked: int
     """Number of tokens that the restore revoked."""
     schedules: Mapping[str, datetime]
-    """When schedules fire next, by name; without paused ones."""
+    """Next firing times by name, without paused schedules."""
 
 
 class CommandSettings(Protocol):
@@ -82,22 +82,22 @@ class CommandSettings(Protocol):
 
     @property
     def home(self) -> Path:
-        """``SEATRIAL_HOME``, absolute."""
+        """The home folder from ``SEATRIAL_HOME``, as an absolute path."""
         ...
 
     @property
     def project(self) -> str:
-        """``SEATRIAL_PROJECT``."""
+        """The project's name from ``SEATRIAL_PROJECT``."""
         ...
 
     @property
     def url(self) -> str | None:
-        """``SEATRIAL_URL``."""
+        """URL of a remote controller from ``SEATRIAL_URL``; None without one."""
         ...
 
     @property
     def token(self) -> Secret | None:
-        """``SEATRIAL_TOKEN``."""
+        """API token from ``SEATRIAL_TOKEN``; None without one."""
         ...
 
     @property
@@ -107,21 +107,24 @@ class CommandSettings(Protocol):
 
 
 class Wiring(Protocol):
-    """Everything that commands cannot import. Members may be created lazily."""
+    """Services that commands cannot import; bootstrap passes them in, and may create them late."""
 
     @property
     def settings(self) -> CommandSettings:
-        """Return the settings. Raises CliError, with one sentence, for an invalid variable."""
+        """Settings of the command line.
+
+        Raises CliError with one sentence for an invalid variable.
+        """
         ...
 
     @property
     def clock(self) -> WallClock:
-        """The clock."""
+        """The clock of commands that wait."""
         ...
 
     @property
     def new_id(self) -> NewId:
-        """Makes idempotency keys."""
+        """Generates ids, which are used as idempotency keys."""
         ...
 
     @property
@@ -131,7 +134,7 @@ class Wiring(Protocol):
 
     @property
     def traits(self) -> Mapping[str, ProviderTraits]:
-        """Every installed provider, by name."""
+        """Traits of every installed provider, by name."""
         ...
 
     @property
@@ -151,7 +154,7 @@ class Wiring(Protocol):
 
         Raises:
             InvalidDocumentError: ``payload.toml`` is unusable.
-            RefusedError: Anything else that keeps it from being shipped.
+            RefusedError: The folder cannot be shipped for another reason.
         """
         ...
 
@@ -209,16 +212,16 @@ class Wiring(Protocol):
     ) -> int:
         """Run the controller of the home until it is stopped; return the exit code.
 
-        `until_idle` first waits for the home to be free; otherwise a held home raises
-        RefusedError, with the holder's process id. `host` and `port` None means: socket only
-        with `until_idle`, the default address otherwise. `local_jobs_as` names the account that
-        jobs of the provider ``local`` run as, `tls_cert` and `tls_key` the files that the port
-        encrypts with; None takes the environment's.
+        With `until_idle` it first waits for the home to be free, and ends when no run is
+        unfinished; otherwise a held home raises RefusedError with the holder's process id. Without
+        `host` and `port` it listens on the default address, or only on the socket with
+        `until_idle`. `local_jobs_as` names the account for jobs of the provider ``local``,
+        `tls_cert` and `tls_key` are the files for encryption; None takes the environment's value.
         """
         ...
 
     def stored_reads(self) -> httpx.BaseTransport | None:
-        """Return REST for reads, answered in this process from the home's files.
+        """Return a transport that answers REST reads in this process from the home's files.
 
         None without a database. Raises RefusedError for tables of another version.
         """
@@ -234,7 +237,7 @@ class Wiring(Protocol):
         ...
 
     def is_served(self) -> bool:
-        """Whether that controller was started by `serve`, and stays."""
+        """Return whether the holder was started by `serve`, so that it does not end when idle."""
         ...
 
     def end_when_idle(self, process: int) -> None:
@@ -242,7 +245,7 @@ class Wiring(Protocol):
         ...
 
     def backup(self, path: Path) -> BackupReport:
-        """Copy database and blobs into a new file, also while controllers use them.
+        """Copy database and blobs into a new file; controllers may run meanwhile.
 
         Raises RefusedError.
         """

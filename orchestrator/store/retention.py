@@ -276,7 +276,7 @@ class RetentionStore:
         return set(self._sessions.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
 
     def history(self, before: datetime) -> Mapping[str, Callable[[bool], Amount]]:
-        """Return by kind of record a function: True counts the ended records, False deletes them."""
+        """Return functions by kind of record: they count ended records, or delete them if False."""
         return {
             "firings": lambda dry: self._rows(FiringRow, _old_firings(before), dry=dry),
             "deliveries": lambda dry: self._deliveries(before, dry=dry),

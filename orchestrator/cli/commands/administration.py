@@ -99,7 +99,7 @@ def serve_command(
 
 _RUNS_LOOKED_AT = 100
 _STOP_S = 60.0
-"""Seconds that `stop` waits; an idle controller sweeps the clouds once before it ends."""
+"""Maximum seconds that `stop` waits: an idle controller checks the clouds before it ends."""
 _POLL_S = 0.2
 
 
@@ -153,7 +153,7 @@ def _unfinished(session: Session) -> list[str]:
 
 
 def _tell_waiting(session: Session) -> None:
-    """Say which runs wait for a controller."""
+    """Print the runs that wait for a controller."""
     try:
         waiting = _unfinished(session)
     except EmptyHomeError:
@@ -378,7 +378,7 @@ def _show_prune(session: Session, answer: Answer[PruneReport], *, as_json: bool)
 
 
 def _is_agreed(session: Session, shown: PruneReport, *, asks: bool) -> bool:
-    """Ask a person, where there is something to remove and somebody to ask."""
+    """Ask for consent if there is something to remove; return whether it was given."""
     if not shown.rows:
         session.say("There is nothing to remove.")
         return False

@@ -57,7 +57,7 @@ class BisectStep:
     """``check``, ``halve`` or ``confirm``."""
     answer: RevisionResult
     trouble: str
-    """Why it could not be tried; empty if it could."""
+    """Reason why the revision could not be tried; empty if it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BisectAnswer:
     exact: bool = False
     """Whether every revision between the two was excluded."""
     undecided: str = ""
-    """Why nothing was found; empty if something was."""
+    """Reason why no revision was found; empty if one was."""
 
 
 class _MachineLeftError(Exception):
@@ -92,7 +92,7 @@ class _Bisection:
     range: tuple[Revision, ...]
     times: int
     run: str = ""
-    """The run whose machine waits."""
+    """Id of the run whose machine waits for retests; empty before the launch."""
     cell: str = ""
     answers: dict[int, list[RevisionResult]] = field(default_factory=dict)
     steps: list[BisectStep] = field(default_factory=list)
@@ -246,7 +246,7 @@ def _searched(search: _Bisection) -> FoundRevisions | InconclusiveSearch:
 
 
 def _waits(search: _Bisection) -> bool:
-    """Whether the cell's machine began to wait for retests; False if the cell ended."""
+    """Wait until the cell's machine waits for retests; return False if the cell ended instead."""
     while True:
         state = _state(search.client, search.run, search.cell)
         if state is CellState.DIAGNOSING:

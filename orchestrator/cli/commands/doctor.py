@@ -35,7 +35,7 @@ _PYTHON = (3, 11)
 
 
 def check_up(session: Session) -> Iterator[AccountCheck]:
-    """Run all checks; nothing is changed."""
+    """Yield the results of all checks; nothing is changed."""
     yield _python()
     yield _program("git", "payloads in a git work tree cannot be packed without it")
     yield _program("ssh", "only for looking around on machines by hand; Seatrial has its own")
@@ -104,7 +104,7 @@ def _home(home: Path) -> Iterator[AccountCheck]:
 
 
 def _open_to_others(home: Path) -> Iterator[AccountCheck]:
-    """Return whether other users can read the home, which holds tokens, keys and evidence."""
+    """Yield a finding if other users can enter the home, which holds tokens, keys and evidence."""
     found = home.stat() if home.exists() else None
     if found is None or not found.st_mode & 0o077:
         return

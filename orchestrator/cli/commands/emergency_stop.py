@@ -37,20 +37,20 @@ class StopAnswer:
     ended: list[str]
     """``PROVIDER/ID`` of each resource whose end was requested."""
     failed: dict[str, str]
-    """``PROVIDER/ID`` of what could not be ended, and why."""
+    """Reasons by ``PROVIDER/ID`` of the resources that could not be ended."""
     unread: dict[str, str]
-    """Providers that did not answer, and why."""
+    """Reasons by name of the providers that did not answer."""
     cancelled: list[str]
-    """Ids of runs."""
+    """Ids of the cancelled runs."""
     not_cancelled: str
-    """Why runs could not be cancelled; empty if they could."""
+    """Reason why runs could not be cancelled; empty if they could."""
 
 
 def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
     """Cancel every run and end every machine of the project, by a controller and by this process.
 
-    The clouds are asked again until two rounds in a row find nothing, because a launch that was
-    under way shows up later. Raises CliError if something is left, or a cloud did not answer.
+    The inventory is repeated until two in a row find nothing, because a machine of a pending launch
+    may appear late. Raises CliError if a machine is left or a cloud did not answer.
     """
     stop = session.wiring.emergency_stop()
     _confirm(session, stop.take_inventory(), yes=yes)
@@ -107,7 +107,7 @@ def _tell(
 
 
 def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
-    """Whether it has to be ended still: a machine takes minutes to stop after the request."""
+    """Return whether the resource still has to be ended; one that is stopping has not."""
     was_told = (one.provider, one.id) in stopping and one.state is MachineState.STOPPING
     return bool(one.failure) or not was_told
 
@@ -151,7 +151,7 @@ def _order_controller(session: Session) -> StopReport | None:
 
 
 def _merged(own: StopReport, ordered: StopReport) -> StopReport:
-    """Return one report of this process and a controller; a cloud is read where either read it."""
+    """Return one report of this process and a controller; a cloud is unread if neither read it."""
     items = {(one.provider, one.id): one for one in (*ordered.items, *own.items)}
     unread = {**ordered.unread, **own.unread}
     read = {name for each in (own, ordered) for name in each.asked if name not in each.unread}
@@ -171,7 +171,7 @@ def _print_round(session: Session, items: Iterable[StoppedMachine]) -> None:
 
 
 def _complain(last: StopReport, fresh: Iterable[StoppedMachine]) -> None:
-    """Raise CliError for everything that is left or not known after the last round."""
+    """Raise CliError if resources are left or clouds are unread after the last round."""
     if not last.asked:
         raise CliError(
             "No cloud could be asked: neither here nor at a controller are credentials of one.",

@@ -49,7 +49,7 @@ def init_command(
 
 
 def _kept_policy_notes(session: Session, path: Path, product: str) -> list[str]:
-    """Return a note if a policy that was kept decides on another product."""
+    """Return a note if the kept policy is for another product."""
     try:
         kept = session.wiring.documents.read_policy(path.read_text(encoding="utf-8"), str(path))
     except (InvalidDocumentError, UnicodeDecodeError, OSError):

@@ -25,7 +25,7 @@ known_issue_app = typer.Typer(
 alias_app = typer.Typer(help="Aliases: tests with other names now.", no_args_is_help=True)
 
 NEEDS_APPROVAL = "A gate whose policy says nothing of approvals asks for somebody else's yes."
-"""What a known issue or a quarantine means for gates, printed when one is added."""
+"""Note about approvals that is printed when a known issue or a quarantine is added."""
 _ISSUES = Layout(
     titles=("id", "title", "matches", "owner", "expires", "state"),
     first_to_go=("owner", "matches"),

@@ -93,7 +93,7 @@ def _print_whole(
 
 
 class _Printer:
-    """Prints whole lines: unchanged into a pipe, harmless on a terminal."""
+    """Prints whole lines: unchanged into a pipe, without control characters on a terminal."""
 
     def __init__(self, session: Session) -> None:
         self._is_terminal = session.out.is_terminal

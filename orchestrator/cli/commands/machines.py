@@ -143,7 +143,7 @@ def _prices(session: Session, client: Seatrial, *, as_json: bool) -> None:
 def _terminate(
     session: Session, client: Seatrial, inventory: InventoryResponse, *, yes: bool
 ) -> list[str]:
-    """Terminate every found resource; return what was terminated. Raises CliError."""
+    """Terminate every found resource; return the terminated ones. Raises CliError."""
     if not inventory.items:
         session.say(_nothing("without an owner", inventory))
         return []
@@ -181,7 +181,7 @@ def _list(session: Session, inventory: InventoryResponse, *, orphans: bool) -> N
 
 
 def _nothing(what: str, inventory: InventoryResponse) -> str:
-    """Say what was asked: where nothing was, nothing is known."""
+    """Return a sentence about an empty inventory, with the clouds that answered."""
     if not inventory.asked:
         return (
             "No cloud was asked: the controller has credentials of none, and its ledger has no"

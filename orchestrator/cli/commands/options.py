@@ -20,7 +20,7 @@ _NAME_AND_ANSWER_S = 3.0
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return ids of the newest runs with this prefix, with a description for the shell.
 
-    Empty if they cannot be read at once.
+    Empty if they cannot be read within the time limit of completion.
     """
     runs: list[RunSummary] = []
 

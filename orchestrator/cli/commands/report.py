@@ -89,7 +89,7 @@ def _print(session: Session, documents: list[str], form: Format) -> None:
 
 
 class _Tree:
-    """``SUMMARY.md``, and a folder for each cell with its report and artifacts."""
+    """Writes ``SUMMARY.md`` and a folder for each cell with its report and artifacts."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _Tree:
         self._form = form
 
     def write(self, kind: str | None, cells: list[CellRecord], *, named: str | None) -> Path:
-        """Write the files; return the one to open first."""
+        """Write the files; return the path of the file to open first."""
         first = None
         if named is None and kind not in PER_CELL:
             first = self._document(self._folder, kind or RUN_WIDE, None)

@@ -275,7 +275,7 @@ def _say_detached(session: Session, shown: Answer[RunResponse], *, as_json: bool
 def conclude(
     session: Session, line: ControllerConnection, watched: WatchState, *, as_json: bool
 ) -> int:
-    """Print where the report is, or how to resume; return the exit code."""
+    """Print the place of the report, or the command to resume; return the exit code."""
     run = watched.watched.run
     if as_json:
         session.print_json(watched.watched.answer.json)

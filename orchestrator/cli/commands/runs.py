@@ -178,7 +178,7 @@ def _print(session: Session, failure: FailureLine) -> None:
 def marks_of(failure: FailureLine) -> Iterator[str]:
     """Yield ``known issue KI-0001 (applies)`` and ``in quarantine Q-0001``.
 
-    With the cells, if a mark is not true of each of them.
+    A mark names its cells if it does not apply to all cells of the failure.
     """
     known = [
         (f"{issue} ({state})", cell)

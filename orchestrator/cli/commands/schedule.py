@@ -282,9 +282,9 @@ def _tell_times(session: Session, shown: ScheduleResponse) -> None:
 
 
 def _tell_who_fires(session: Session) -> bool:
-    """Print which controller fires it; return whether that one runs.
+    """Print which controller fires the schedule; return whether that controller runs.
 
-    A background controller ends when idle, and then fires no schedule.
+    A background controller ends when idle and then fires no schedule.
     """
     if session.settings.url is not None:
         session.say(f"It fires while the controller at {session.settings.url} runs.")

@@ -32,7 +32,7 @@ _FILE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]*")
 _SSH_PORT = 22
 _PORTS = 65536
 _PROXIES = (("gcloud", "compute", "start-iap-tunnel"), ("aws", "ssm", "start-session"))
-"""The programs that a controller may name here: it must not choose what runs on this computer."""
+"""Programs that a controller may name as a proxy; it must not run others on this computer."""
 
 
 def read_access(answer: Json) -> SshAccess:
@@ -48,7 +48,7 @@ def read_access(answer: Json) -> SshAccess:
 
 
 def _is_plain(access: SshAccess | Host) -> bool:
-    """Whether a value is safe as an argument of a program."""
+    """Return whether the values are safe as arguments of a program."""
     return bool(
         _ADDRESS.fullmatch(access.address)
         and _USER.fullmatch(access.user)
@@ -59,7 +59,7 @@ def _is_plain(access: SshAccess | Host) -> bool:
 
 
 def _is_known_way(access: SshAccess) -> bool:
-    """Whether its bastion is plain, and its program one that a provider of Seatrial names."""
+    """Return whether the bastion's values are safe and the proxy program is in `_PROXIES`."""
     if access.bastion is not None and not _is_plain(access.bastion):
         return False
     command = access.proxy_command
@@ -110,7 +110,7 @@ def enter(
 
 
 def _proxy(program: str, access: SshAccess, bastion_key: Path | None, known: Path) -> Sequence[str]:
-    """Return the command that connects to the machine; empty if ssh does."""
+    """Return the proxy command to the machine; empty if ssh connects directly."""
     if access.bastion is None or bastion_key is None:
         return access.proxy_command
     shown = f"[{access.address}]" if ":" in access.address else access.address
@@ -171,7 +171,7 @@ def _private_folder() -> Iterator[Path]:
 
 @contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """Convert a signal to an exception once, so that the folder is removed; later ones wait."""
+    """Convert the first signal to an exception, so that the folder is removed; block later ones."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         for one in _SIGNALS:

@@ -28,7 +28,7 @@ class ProjectMetadata:
     folder: Path
     pyproject: Table
     setup_cfg: configparser.ConfigParser
-    """With the literals of setup.py that it does not have itself."""
+    """Parsed setup.cfg, completed with the literals of setup.py."""
     pkg_info: Message
     """Metadata of an unpacked source distribution."""
     setup_py: SetupScript
@@ -76,7 +76,7 @@ _BUILD = "`pip wheel . --no-deps -w {}`"
 def stale_wheel_notes(sources: ProjectMetadata, wheel: Path) -> list[str]:
     """Return notes if a project's wheel has another version or is older than its source.
 
-    Nothing is noted of a wheel of another project, or of a version that no file states.
+    There is no note about a wheel of another project or about a version that no file states.
 
     Args:
         sources: Metadata of the project.

@@ -23,7 +23,7 @@ class SetupScript:
     """Arguments that are no literals, or that differ between several calls."""
 
     def fill(self, setup_cfg: configparser.ConfigParser) -> None:
-        """Add the literals that setup.cfg does not have; setuptools prefers those of setup.cfg."""
+        """Add the literals that setup.cfg lacks; like setuptools, prefer values of setup.cfg."""
         for key, value in self.literals.items():
             if key == "extras_require" and isinstance(value, Mapping):
                 for extra, listed in value.items():
@@ -65,7 +65,7 @@ def read_setup_script(folder: Path) -> SetupScript:
 
 
 def _calls(source: bytes) -> Iterator[ast.Call]:
-    """Yield the calls of ``setup``; none of a file that this Python cannot parse."""
+    """Yield the calls of ``setup``; none if this Python cannot parse the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -34,7 +34,7 @@ _VERSION_LINE = re.compile(r"""^__version__\s*(?::[^=]*)?=\s*["']([^"']+)["']"""
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """Inputs of the files."""
+    """Facts of a project that its starter files are written from."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class ProjectFacts:
     wheel: str = ""
     """Pattern of the subject's wheel; empty if the payload is the subject."""
     exclude: tuple[str, ...] = ()
-    """Source files of the wheel's modules, which would be imported instead of it."""
+    """Source files of the wheel's modules, which pytest would import instead of the wheel."""
 
 
 def inspect_project(folder: Path) -> ProjectFacts:
@@ -131,7 +131,7 @@ class BuiltWheel:
     roots: tuple[str, ...]
     """Top-level packages and modules."""
     tests: tuple[str, ...]
-    """Arguments for pytest that are not its source."""
+    """Arguments for pytest, without folders that contain the wheel's source."""
 
 
 def _wheel(
@@ -165,7 +165,7 @@ def _wheel(
 
 
 def _has_source(folder: Path, argument: str, modules: Sequence[str]) -> bool:
-    """Whether pytest would import the wheel's modules from a folder such as ``src``."""
+    """Return whether pytest would import the wheel's modules from a folder such as ``src``."""
     place = folder / argument
     inside = any((place / module).exists() for module in modules)
     return (inside and place.resolve() != folder.resolve()) or bool(
@@ -177,7 +177,7 @@ PAYLOAD = "payload.toml"
 MATRIX = "seatrial.yaml"
 POLICY = "gate.yaml"
 NOT_SHIPPED = (MATRIX, POLICY)
-"""Files for Seatrial alone: a change of them makes no other payload, whose results count apart."""
+"""Files that are not shipped, so that a change of them does not change the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class StarterFile:
     path: Path
     text: str
     is_replaced: bool = True
-    """Whether `--force` replaces it; a policy that exists is kept."""
+    """Whether `--force` replaces an existing file; False for the policy."""
 
 
 def files_for(project: ProjectFacts, folder: Path) -> tuple[StarterFile, ...]:

@@ -21,7 +21,7 @@ _FILE_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PytestArguments:
-    """What a project's pytest is called with, as found in its configuration."""
+    """Arguments and options for a project's pytest, found in its configuration."""
 
     arguments: tuple[str, ...]
     """Files and folders, relative to the project."""
@@ -35,7 +35,7 @@ class PytestArguments:
 def find_tests(
     folder: Path, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
 ) -> PytestArguments:
-    """Read the configuration first, then look for files."""
+    """Return the arguments of pytest's configuration, or else the usual test folders."""
     settings = _settings(folder, pyproject, setup_cfg)
     options = " ".join(f"{key}={value}" for key, value in settings.items())
     said = _words(settings.get("testpaths"))
@@ -168,7 +168,7 @@ def needs_of(
 
 
 def _poetry_notes(pyproject: Mapping[str, object]) -> Iterator[str]:
-    """Yield a note for each table of Poetry with packages for tests, in a syntax of its own."""
+    """Yield a note for each table of Poetry with test packages, whose syntax is not read."""
     poetry = _mapping(_mapping(pyproject.get("tool")).get("poetry"))
     groups = {"dev-dependencies": poetry.get("dev-dependencies")}
     for name, group in _mapping(poetry.get("group")).items():
@@ -249,7 +249,7 @@ class _Declared:
 
 
 def _self_extras(text: str, name: str) -> set[str]:
-    """Return the extras in ``project[extra]`` where the project is this one."""
+    """Return the extras in ``project[extra]`` if the requirement is on this project."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
@@ -258,7 +258,7 @@ def _self_extras(text: str, name: str) -> set[str]:
 
 
 def _keep(text: str, project: str, kept: dict[str, str]) -> str:
-    """Add a requirement, or note why not."""
+    """Add a requirement; return a note if it cannot be added, else an empty text."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
@@ -276,7 +276,7 @@ def _keep(text: str, project: str, kept: dict[str, str]) -> str:
 
 
 def _outside_metadata(folder: Path, notes: list[str]) -> list[str]:
-    """Return test requirements outside of extras: of tox, else of a usual file."""
+    """Return test requirements from tox's configuration, or else from a usual requirements file."""
     listed = _lines(_parsed(folder / "tox.ini").get("testenv", "deps", fallback="") or "")
     lines = (line.replace("{toxinidir}/", "") for line in listed if not _OF_ENVIRONMENT.match(line))
     found = list(_requirements(folder, "tox.ini", lines, notes))
@@ -289,7 +289,10 @@ def _from_first_file(folder: Path, names: Iterable[str], notes: list[str]) -> li
 
 
 def _from_file(folder: Path, name: str, notes: list[str], within: frozenset[str]) -> Iterator[str]:
-    """Return requirements of a pip file and the files that it includes; `within` are being read."""
+    """Yield requirements of a pip file and of the files that it includes.
+
+    `within` has the files that are being read, so that no file includes itself.
+    """
     if name in within or not (folder / name).is_file():
         notes.append(f"{name}: cannot be read")
         return

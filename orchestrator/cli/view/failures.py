@@ -17,8 +17,6 @@ from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
 
-"""Tests that a window has room for."""
-
 
 def blamed(run: RunResponse) -> Group | None:
     """Return the root causes of retested tests; None without any."""
@@ -55,7 +53,7 @@ SHOWN = 20
 
 
 _ONLY_AT_THE_END = (IssueState.STALE, IssueState.UNTRIED, IssueState.UNMATCHED)
-"""States that mean nothing before all tests had their turn."""
+"""States that are shown only after all tests have run."""
 
 
 def failures(run: RunResponse) -> Group | None:

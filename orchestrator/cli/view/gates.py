@@ -33,10 +33,10 @@ def print_verdict(
     """Print a verdict.
 
     Args:
-        session: Where to write.
-        verdict: What to write.
-        name: The id of a stored one.
-        every: Every rule with its sentence, not only those that are not ok.
+        session: The session that prints.
+        verdict: The verdict.
+        name: Id of a stored verdict; empty for one that is not stored.
+        every: Whether rules that are ok are printed with their sentences, too.
     """
     head = Text(verdict.decision, style=style_of(verdict.decision))
     named = " ".join(part for part in (verdict.gate, name) if part)
@@ -128,7 +128,7 @@ def _shortened(match: re.Match[str]) -> str:
 
 
 def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:
-    """Print the root causes of blocking failures, as far as the tests ran again."""
+    """Print the root causes of blocking failures whose tests were retested."""
     rows = [(rule, row) for rule in sorted(rules, key=_rank) for row in _blamed(rule)]
     if not rows:
         return
@@ -156,7 +156,7 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
 
 
 _ALWAYS_SHOWN = ("own_environment", "lost_attempts", "untested")
-"""Kinds of rules whose every result is to be known."""
+"""Kinds of rules whose results are printed even if they are ok."""
 
 
 def _is_shown(rule: RuleResult) -> bool:
@@ -166,7 +166,7 @@ def _is_shown(rule: RuleResult) -> bool:
 
 
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
-    """Print what a rule judges ok and what can change what a PASS means."""
+    """Print the remarks of rules that are ok but limit what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
     lines = [rule.sentence for rule in ok if _is_shown(rule)]
     lines += [

@@ -32,12 +32,12 @@ _OWN_STYLES = {
     "not_run": "magenta",
     "queued": "dim",
 }
-"""Styles of outcomes without a result of the subject: infrastructure, or no evidence."""
+"""Styles of outcomes that say nothing about the subject: infrastructure, no evidence."""
 _UNKNOWN = Term("?", "unknown", "warn")
 
 
 def style_of(code: str) -> str:
-    """Return the ANSI style of an outcome, state or decision; an unknown one is conspicuous."""
+    """Return the ANSI style of an outcome, state or decision; an unknown one is highlighted."""
     if code in _OWN_STYLES:
         return _OWN_STYLES[code]
     return _STYLES[TERMS[code].tone] if code in TERMS else "bold magenta"
@@ -56,9 +56,10 @@ def word(code: str) -> str:
 
 
 def outcome_words(run: RunSummary, figures: str = "") -> str:
-    """Return ``failed (cancelled; 3 failed)``: the outcome with its note; before it, the state.
+    """Return the outcome with its note: ``failed (cancelled; 3 failed)``.
 
-    `figures` stand in the place of a note where there is none.
+    An unfinished run has its state instead. `figures` replace the note if there is none or it only
+    says that no test passed.
     """
     note = note_of_run(replace(run, untrusted=False), run.counts)
     told = figures if note == run.counts.nothing_passed else note
@@ -67,12 +68,10 @@ def outcome_words(run: RunSummary, figures: str = "") -> str:
 
 
 def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
-    """Return the non-zero counts: ``48 ✓ 2 ✗``; and whether no test passed.
+    """Return the non-zero counts, such as ``48 ✓ 2 ✗``, and a remark if no test passed.
 
-    `retried` of the passed tests failed first: ``48 ✓ (1 ≈)``.
-
-    What was collected and not reported is `missing` only when its job is over; before, it is
-    still to come.
+    `retried` is the number of passed tests that failed first. Tests without a result are counted
+    as missing only if `over` says that their job has ended.
     """
     figures = counts.as_dict()
     if not over:
@@ -89,9 +88,9 @@ def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
 
 
 def legend(run: RunResponse) -> Text | None:
-    """Return the meaning of each glyph that is shown of a run: ``✓ passed · ✗ failed``.
+    """Return the meanings of the glyphs of a run: ``✓ passed · ✗ failed``.
 
-    None where there is one glyph only.
+    None if the run has fewer than two glyphs.
     """
     found = [figure for cell in run.cells for figure in _codes(cell)]
     signs = dict.fromkeys((sign_of(code).glyph, word(code)) for code in TERMS if code in found)

@@ -183,7 +183,7 @@ def picture(
         now: The present time, timezone-aware.
         width: Columns of the terminal.
         height: Rows of the terminal.
-        note: Last line: how to leave, or a connection problem.
+        note: The last line: how to leave the display, or a connection problem.
         heard: The controller's last message of each cell.
     """
     frame = replace(Frame.from_cells(run.cells, now, width, run_id=run.id), heard=heard or {})

@@ -1,4 +1,4 @@
-"""Metrics of a run's jobs: the median of each one's samples."""
+"""Metrics of a run's jobs on a terminal, each with its median."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Params = tuple[tuple[str, str], ...]
 def metrics(run: RunResponse) -> Group | None:
     """Return the metrics by job: median, unit, number of samples; None without any.
 
-    Those of a paired benchmark stand beside their baseline.
+    Metrics of a paired benchmark are shown with their baseline.
     """
     many = len(run.cells) > 1
     jobs = [
@@ -71,7 +71,7 @@ def _plain(place: str, measured: Iterable[MetricFact]) -> list[tuple[str, ...]]:
 
 
 def _name(name: str, params: _Params, shared: Set[tuple[str, str]]) -> str:
-    """Return the name with the parameters that tell it apart from metrics of the same name."""
+    """Return the name with the parameters that differ between metrics of the same name."""
     own = [f"{key}={value}" for key, value in params if (key, value) not in shared]
     more = ["…"] if len(own) > _PARAMS else []
     return f"{name} ({', '.join(own[:_PARAMS] + more)})" if own else name
@@ -90,7 +90,7 @@ def _median(samples: Sequence[float]) -> str:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Table:
-    """Lay out rows of a name, a figure, what says more of it, and the place."""
+    """Return a table of rows: a name, a figure, its details, and the place."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(overflow="fold")
     table.add_column(no_wrap=True, justify="right")

@@ -53,14 +53,14 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
 
 
 def _jobs(jobs: Sequence[str]) -> str:
-    """``moe, fp8, export and 22 more``."""
+    """Return the first jobs and the number of the others: ``moe, fp8, export and 22 more``."""
     named = ", ".join(one_line(job) for job in jobs[:_JOBS_NAMED]) or "none"
     more = len(jobs) - _JOBS_NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
 def hosts_table(console: Console, plan: Plan) -> Table:
-    """Return the table of your own hosts, with what was found or what failed."""
+    """Return the table of the user's own hosts, with the facts found or the error."""
     return fitting(console, _HOSTS, [_host(host) for host in plan.hosts])
 
 
@@ -86,7 +86,7 @@ def headroom_table(plan: Plan) -> Table:
 
 
 def shortages(plan: Plan) -> list[Text]:
-    """Return lines on low quotas, a low limit, what machines are sent, and the plan's warnings."""
+    """Return lines about low quotas, a low cost limit, data sent to machines, and warnings."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     stuck = [
         Text(one_line(f"{cell.cell.id}: {cell.note}"), style="yellow")

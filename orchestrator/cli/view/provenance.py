@@ -67,7 +67,7 @@ def provenance(run: RunResponse) -> Group | None:
 
 
 def is_worth_telling(cell: CellRecord) -> bool:
-    """Whether its machine was rented, emulated or refused, or its evidence was ingested."""
+    """Return whether the machine was rented, emulated or refused, or the cell was ingested."""
     if cell.ingested is not None:
         return True
     rented = any(lease.price_usd_per_hour or lease.market for lease in cell.leases)
@@ -97,7 +97,7 @@ def _block(cell: CellRecord) -> Iterator[RenderableType]:
 
 
 def _produced(cell: CellRecord) -> Iterator[tuple[str, Text]]:
-    """Return the attested machine of its results."""
+    """Yield the lines about the attested machine of the cell's results."""
     held = [lease for lease in cell.leases if lease.machine_id]
     if held:
         yield "instance", _text(_instance(held[-1]))

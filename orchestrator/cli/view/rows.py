@@ -40,7 +40,8 @@ def reported(counts: Counts) -> int:
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """Estimate a running suite's remaining seconds by its pace; None if unknown.
 
-    The end is unknown once every test has reported or should have, and while the job is silent.
+    The time is unknown if too few tests have reported, if the estimate is nearly 0, and while the
+    job reports nothing.
     """
     counts = job.counts
     if not job.is_running or job.idle_since is not None or reported(counts) < _ENOUGH_TESTS:
@@ -97,7 +98,7 @@ class Frame:
 
 
 def cell_row(cell: CellRecord, frame: Frame) -> Text:
-    """``● gcp-l4    running    31 ✓  1 ✗         1m 12s``."""
+    """Return a cell's line: ``● gcp-l4    running    31 ✓  1 ✗         1m 12s``."""
     sign = sign_of(cell.outcome, active=cell.state != "queued")
     left = Text().append(f"{sign.glyph} ", sign.style)
     left.append(pad(one_line(cell.id), frame.name_width), style="bold")
@@ -156,7 +157,7 @@ def kept_rows(cell: CellRecord, frame: Frame) -> list[Text]:
 
 
 def job_row(job: JobRecord, frame: Frame) -> Text:
-    """``  ● moe   ━━━━━━━──────  31/48   30 ✓  1 ✗    41s  ~22s left``."""
+    """Return a job's line: ``  ● moe   ━━━━━━━──────  31/48   30 ✓  1 ✗    41s  ~22s left``."""
     sign = sign_of(job.outcome, active=job.is_running)
     left = Text().append(f"  {sign.glyph} ", sign.style)
     plain = job.outcome is None and not job.is_running
@@ -259,7 +260,7 @@ def _job_result(job: JobRecord) -> Text:
 
 
 def _styled(job: JobRecord) -> Text:
-    """Return checks by outcome and the number of metrics of a job that is no suite."""
+    """Return the checks by outcome and the number of metrics, for a job that is no suite."""
     line = Text()
     for outcome in ("passed", "failed", "skipped"):
         count = sum(check.outcome == outcome for check in job.checks)

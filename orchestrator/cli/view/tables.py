@@ -62,7 +62,7 @@ class Layout:
     first_to_go: tuple[str, ...] = ()
     """Columns that are left out first in narrow windows, in order."""
     together: Collection[str] = ()
-    """Columns that are left out together, since parts of a sum mislead."""
+    """Columns that are left out together, because some parts of a sum would mislead."""
     whole: Collection[str] = ()
     """Columns that are never wrapped."""
     right: Collection[str] = ()

@@ -26,12 +26,12 @@ from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import TEST_OUTCOMES, term
 
 PULSE_S = 60.0
-"""Interval of lines without changes, as a sign of life."""
+"""Seconds between lines that show an unchanged run as a sign of life."""
 
 
 @dataclass(slots=True)
 class PlainTeller:
-    """Tracks which changes were reported."""
+    """Creates the lines about changes of a run, each change once."""
 
     _cells: dict[str, CellRecord] = field(default_factory=dict)
     _state: str = ""
@@ -81,7 +81,7 @@ class PlainTeller:
 def counts_in_words(counts: Counts, *, retried: int = 0) -> str:
     """Return ``48 passed, 1 of them flaky, 2 failed``; empty without collected tests.
 
-    Counts without a pass or a failure say so: ``no test passed: 2 skipped``.
+    Without a passed or failed test the text is like ``no test passed: 2 skipped``.
     """
     if counts.nothing_passed:
         return counts.nothing_passed
@@ -182,14 +182,14 @@ class Display(AbstractContextManager["Display"], Protocol):
     """Displays a run's progress."""
 
     tick_s: float
-    """Maximum interval of `show` calls."""
+    """Maximum seconds between two calls of `show`."""
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Display the present state."""
         ...
 
     def finish(self, watched: WatchedRun, now: datetime) -> None:
-        """Print what remains after the display was closed."""
+        """Print the final lines after the display was closed."""
         ...
 
 
@@ -223,7 +223,7 @@ class LiveDisplay:
         self._live.__exit__(kind, error, trace)
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
-        """Redraw, if a second has passed or anything else is new."""
+        """Redraw if a second has passed or anything has changed."""
         size = self._console.size
         fresh = (watched, int(now.timestamp()), size, note)
         if fresh == self._drawn:

@@ -25,7 +25,7 @@ from orchestrator.client.transport import Answer
 from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8
-"""Parts per poll of a log, so that a long one is read in steps."""
+"""Maximum parts of a log that are read in one poll."""
 _LINE_LIMIT = 4096
 
 
@@ -41,7 +41,7 @@ class Tails:
         self._torn = ""
 
     def look(self, run: RunResponse) -> LogTail:
-        """Read new lines; return the tail. Raises UnreachableError."""
+        """Read new lines of the log; return its last lines. Raises UnreachableError."""
         cell = _chosen(run, self._cell)
         if cell != self._cell:
             self._cell, self._offset, self._torn = cell, 0, ""
@@ -73,9 +73,9 @@ class Tails:
 
 
 def _chosen(run: RunResponse, present: str) -> str:
-    """Return the cell whose log is shown.
+    """Return the id of the cell whose log is shown.
 
-    The present one while it runs, else the first running one.
+    It is the present cell while it runs, else the first running cell.
     """
     running = [cell.id for cell in run.cells if cell.state in ("running", "preparing")]
     if present in running or not running:
@@ -88,7 +88,7 @@ class RunNotice:
     """A notice of the controller about a run."""
 
     about: str
-    """A cell, or a word for the run."""
+    """Id of the cell, or the event's kind for a notice about the run."""
     text: str
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class RunNotice:
 
 
 def notice_of(event: StreamedEvent) -> RunNotice | None:
-    """Return an event's notice; None without one, or where the run shows the same."""
+    """Return an event's notice; None without one, or if the run's record shows the same text."""
     try:
         data = json.loads(event.data)
     except ValueError:
@@ -123,11 +123,11 @@ class WatchedRun:
     notices: tuple[RunNotice, ...] = ()
     """Notices in order."""
     trouble: str = ""
-    """Why it is not up to date; empty if it is."""
+    """Reason why the state is out of date; empty if it is not."""
 
     @property
     def run(self) -> RunResponse:
-        """The run."""
+        """The run's record."""
         return self.answer.record
 
 
@@ -173,19 +173,19 @@ class Follower:
             thread.start()
 
     def tell(self, trouble: str) -> None:
-        """Store why the state is not up to date."""
+        """Store the reason why the state is out of date."""
         self.watched = replace(self.watched, trouble=trouble)
         self._wake.set()
 
     def stop(self) -> None:
-        """Ask the threads to end; one that waits for the controller is abandoned."""
+        """Signal the threads to end; a thread that waits for the controller is not waited for."""
         self._stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(_JOIN_S)
 
     def look(self) -> WatchedRun:
-        """Return the present state; of a finished run, after its last events."""
+        """Return the present state; for a finished run, wait a moment for its last events."""
         watched = self.watched
         if not watched.run.is_finished:
             return watched
@@ -242,7 +242,7 @@ class Follower:
         self._looks.close()
 
     def _look(self) -> bool:
-        """Poll the run if it changed or was not polled for long, and its log; whether it did."""
+        """Read the log, and poll the run if it changed or is due; return whether it was polled."""
         changed = self._changed.wait(WATCHED_LOG_POLL_S)
         self._changed.clear()
         watched = self.watched

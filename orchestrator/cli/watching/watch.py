@@ -23,10 +23,10 @@ _PATIENCE = 3
 
 
 class Interrupts:
-    """Counts interrupts while it is entered.
+    """Context manager that counts interrupts.
 
-    It sets no event: the interrupted thread itself may hold an event's lock. The third interrupt
-    raises KeyboardInterrupt, so that code that waits elsewhere ends as well.
+    It sets no event, because the interrupted thread may hold the event's lock. The third interrupt
+    raises KeyboardInterrupt, so that code that waits elsewhere ends too.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class WatchEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchState:
-    """The last seen state."""
+    """The last state of the run, and the reason why watching ended."""
 
     end: WatchEnd
     watched: WatchedRun
