@@ -67,7 +67,7 @@ class LocalConnection:
         except PermissionError:
             raise _not_ours(self.home) from None
         if not there:
-            # The library would find out as well, and leave a socket open.
+            # The library would fail as well, but leave a socket open.
             raise NoControllerError(f"{self.where} does not run")
         if self._address is None:
             self._address = _reachable(socket)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.client.seatrial import Seatrial
     from orchestrator.domain.run_record import CellRecord, RunResponse
 
-# A command that asks no controller, as `--help`, does without the library that would.
+# Commands that need no controller, such as `--help`, do not import the HTTP library.
 # ruff: noqa: PLC0415
 
 AT_ONCE_S = 1.0

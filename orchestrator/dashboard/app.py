@@ -262,7 +262,7 @@ class Suffix:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request with the shorter path and the wanted format in its state."""
         if scope["type"] == "http" and not scope["path"].startswith(("/static/", urls.SIGN_IN)):
-            # A name that ends so is written with %2E: see urls.as_page.
+            # A name with such an ending is encoded with %2E: see urls.as_page.
             suffix = scope.get("raw_path", b"").decode("latin-1").rpartition(".")[2]
             path = scope["path"].removesuffix(f".{suffix}")
             if suffix in urls.SUFFIXES and path:
@@ -339,7 +339,7 @@ async def _on_known(request: Request, error: Exception) -> Response:
     status, title = next(_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS)
     if not isinstance(error, StoreError):
         return _refuse(request, status, title, str(error))
-    logger.error("%s: %s", request.url.path, error)  # it names the database and what was asked
+    logger.error("%s: %s", request.url.path, error)  # the text names the database and the query
     return _refuse(request, status, title, _AWAY)
 
 
@@ -353,7 +353,7 @@ async def _on_signed_out(request: Request, _error: Exception) -> Response:
     after = here if request.method == "GET" else urls.BOARD
     address = urls.with_query(urls.SIGN_IN, next=after)
     if "hx-request" in request.headers:
-        # It is a part that asks: the page as a whole goes to sign in.
+        # A part of a page sent the request: the whole page must go to the sign-in.
         return Response(status_code=401, headers={"HX-Redirect": address})
     return RedirectResponse(address, 303)
 

@@ -425,7 +425,7 @@ def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
         EvidenceChunkRow.attempt == attempt_pk,
         EvidenceChunkRow.stream == EvidenceStream.LOG,
     )
-    # The chunk that holds `low`: without it every chunk before would be looked at.
+    # Begin at the chunk that holds `low`; otherwise every earlier chunk would be read.
     offset = EvidenceChunkRow.offset
     holds = select(func.max(offset)).where(*mine, offset <= low)
     query = (

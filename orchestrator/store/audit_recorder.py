@@ -222,7 +222,7 @@ def recorded(session: Session) -> Iterator[None]:
         expected = call.expected
         if expected is not None and expected.resource in (one.resource for one in changes):
             expected.require(session.scalar(latest_change(expected.resource)) or 0)
-            call.expected = None  # what this call changes further of it follows from this
+            call.expected = None  # later changes by this call are based on this one
         append(session, call, changes)
         call.is_recorded = True
 

@@ -362,7 +362,7 @@ class BenchmarkStore:
         """
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
-        # For SQLite, which looks up no index for pairs.
+        # For SQLite, which uses no index for pairs.
         some, others = (
             one.id.in_({pair[side] for pair in pairs}) for side, one in enumerate((first, second))
         )

@@ -144,7 +144,7 @@ class DbBlobs:
         with self._sessions.write() as session:
             old = BlobRow.touched_s <= database_time_s(session) - idle_s
             mine = select(BlobRow.digest).where(BlobRow.digest == digest, old)
-            # Who claims it meanwhile waits, and then learns that it is gone.
+            # A concurrent claim waits, and then finds that the blob is gone.
             if session.scalar(mine.with_for_update()) is None:
                 return False
             changed(session, delete(BlobChunkRow).where(BlobChunkRow.digest == digest))

@@ -154,7 +154,7 @@ class DocumentColumn(TypeDecorator[T]):
         """Return JSON text."""
         if value is None:
             return None
-        # Not `dump_json`, which fails where a machine named itself by half a character.
+        # Not `dump_json`, which fails for a text with half a surrogate pair.
         fields = self._adapter.dump_python(value, mode="json", exclude_computed_fields=True)
         return storable_json(fields)
 

@@ -282,7 +282,7 @@ def _counts(since: datetime, until: datetime) -> ColumnElement[bool]:
         LeaseRow.reserved_at < until,
         LeaseRow.cost_usd.is_not(None),
         LeaseRow.machine_id != "",
-        or_(LeaseRow.refusal == "", _has_cost()),  # refused after it had been given a name
+        or_(LeaseRow.refusal == "", _has_cost()),  # a refused lease counts if it had a cost
         _is_real(),
     )
 

@@ -287,7 +287,7 @@ def _behind_the_break(
         if tuple(rest[:2]) != salts:
             if is_broken:
                 continue
-            break  # of an earlier round: the log was begun anew
+            break  # a frame of an earlier use: the log was restarted
         known = _sum(head[:8] + body, order, known)
         is_broken = is_broken or known != tuple(rest[2:])
         lost += bool(is_broken and commit)
@@ -316,7 +316,7 @@ def _quick_check(path: Path) -> str:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.OperationalError:
-        return ""  # opening it tells why it cannot be opened
+        return ""  # opening it reports the reason
     except sqlite3.DatabaseError as error:
         return str(error)
     return "" if said == "ok" else " ".join(str(said).split())

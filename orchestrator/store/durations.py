@@ -151,7 +151,7 @@ def _long_tests(product: str, jobs: Sequence[str]) -> Subquery:
         .subquery()
     )
     longest = select(func.max(newest.c.duration_us)).scalar_subquery().label("longest")
-    # A constant, as the index of slow results is found by it.
+    # A constant, because only then the index of slow results is used.
     slow = TestResultRow.duration_us > literal_column(str(SLOW_US))
     known = (
         select(TestCaseRow.job, TestCaseRow.nodeid, longest)

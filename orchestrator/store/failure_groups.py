@@ -433,7 +433,7 @@ class FailureGroupStore:
             return [
                 TestOutcomes(test, TestOutcome(outcome), _numbers(found))
                 for some in slices(sorted(set(cells)))
-                # The oldest once more, or Postgres reads every result of all these cells.
+                # The oldest cell again; otherwise Postgres reads every result of all these cells.
                 for test, outcome, found in session.execute(
                     query.where(row.cell.in_(some), row.cell >= some[0])
                 )

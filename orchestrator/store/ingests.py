@@ -88,7 +88,7 @@ class IngestStore:
                     return known
                 if not _insert_run(session, run, spec):
                     there = run_row(session, run.id, lock=True)
-                    # Whoever had it locked until now may have begun the very same.
+                    # The process that held the lock may have begun the same ingestion.
                     if (known := _found(session, ingested.fingerprint)) is not None:
                         return known
                     _make_room(session, there, spec, cell[1].id)

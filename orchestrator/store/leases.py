@@ -124,7 +124,7 @@ class LeaseStore:
         budgets = tuple(budgets)
         with self._sessions.write() as session:
             if is_postgres(session) and any(x.period is not Period.RUN for x in budgets):
-                # Money of several runs is given out by one at a time, as SQLite writes anyway.
+                # Reservations across runs are made one at a time, as on SQLite.
                 session.execute(select(func.pg_advisory_xact_lock(_BUDGET_LOCK)))
             lock(session, select(RunRow.id).where(RunRow.id == run_id))
             known, uses = _uses(session, budgets, run_id, lease.reserved_at, lease_id=lease.id)
@@ -145,7 +145,7 @@ class LeaseStore:
                 exclusive=exclusive,
                 facts=dict(lease.facts) or None,
             )
-            # The index of exclusive places decides between two who ask at once.
+            # The index of exclusive places decides between concurrent reservations.
             new = insert_into(session, LeaseRow).values(row)
             taken = changed(session, new.on_conflict_do_nothing())
             return Reserved(Reservation.RESERVED if taken else Reservation.BUSY)
@@ -333,7 +333,7 @@ class LeaseStore:
             row.gone_at = row.cost_usd = None
             facts = row.facts or {}
             row.facts = {key: facts[key] for key in facts if key != LeaseFact.ENDED_AT}
-            row.exclusive = False  # its place may be another's by now
+            row.exclusive = False  # another lease may have its place by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
         """Merge the provider's facts of the machine into the lease's; return the changed lease."""

@@ -61,7 +61,7 @@ class MachineStore:
     def gone(self, *, limit: int) -> list[Rented]:
         """Return the last gone leases that had a machine, newest first."""
         mine = (LeaseRow.state == LeaseState.GONE, LeaseRow.machine_id != "")
-        # By the order of the leases, not of their ends: that is what there is an index of.
+        # In the order of the leases, not of their ends, because only that has an index.
         newest = select(LeaseRow.pk).where(*mine).order_by(LeaseRow.pk.desc()).limit(limit)
         query = _leases().where(LeaseRow.pk.in_(newest))
         with self._sessions.read() as session:

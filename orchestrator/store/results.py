@@ -387,7 +387,7 @@ def keep_artifacts(
 
 def _test(row: Row[*tuple[Any, ...]]) -> TestFact:
     return TestFact(
-        job=sys.intern(row.job),  # there are few of them, and as many rows as tests
+        job=sys.intern(row.job),  # few jobs, but a row for each test
         nodeid=row.nodeid,
         outcome=TestOutcome(row.outcome),
         final=row.final,

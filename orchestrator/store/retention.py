@@ -326,7 +326,7 @@ class RetentionStore:
             return Amount(len(over))
         with self._sessions.write() as session:
             mine = select(WaiverRow).where(WaiverRow.pk.in_(over[:BATCH])).with_for_update()
-            # Looked at once more: it may have been approved meanwhile.
+            # Checked again, because it may have been approved meanwhile.
             still = [row.pk for row in session.scalars(mine) if not row.document.approver]
             return Amount(changed(session, delete(WaiverRow).where(WaiverRow.pk.in_(still))))
 

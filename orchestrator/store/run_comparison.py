@@ -160,8 +160,8 @@ def _both(pairs: Sequence[Pair], sources: ResultSources) -> CTE:
     """Select the results of both sides: the cells' own, and reused ones."""
     sides = [{sources.numbers[pair[side]]: at for at, pair in enumerate(pairs)} for side in (0, 1)]
     own = union_all(*(_own(side, cells) for side, cells in enumerate(sides))).cte("own")
-    # Some dozen cells: once they are a table, Postgres starts no workers, which take longer to
-    # come than they have to do.
+    # Some dozen cells: as a table they keep Postgres from starting parallel workers, which would
+    # take longer to start than to work.
     parts = [_results(own.prefix_with("MATERIALIZED", dialect="postgresql"))]
     if sources.lent:
         lent = union_all(*(_lent(side, cells) for side, cells in enumerate(sides))).cte("lent")

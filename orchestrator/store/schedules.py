@@ -112,7 +112,7 @@ class ScheduleStore:
     def remove(self, name: str) -> bool:
         """Delete a schedule and its firings; False for an unknown one. Runs and verdicts stay."""
         with self._sessions.write() as session:
-            # Its row first: nobody can add a firing to it any more.
+            # The schedule's row first, so that nobody can add a firing any more.
             if session.get(ScheduleRow, name, with_for_update=True) is None:
                 return False
             session.execute(delete(FiringRow).where(FiringRow.schedule == name))

@@ -265,7 +265,7 @@ def _mark_changes(engine: Engine) -> None:
         is_change = context.isinsert or context.isupdate or context.isdelete
         if not (is_change or statement.lstrip().upper().startswith(_CHANGES)):
             return
-        # How many rows are returned is not known yet.
+        # The number of returned rows is unknown yet.
         is_idle = cursor.rowcount == 0 and "RETURNING" not in statement
         if not (is_idle or context.execution_options.keys() & UNMARKED.keys()):
             connection.info[_IS_CHANGED] = True
@@ -292,7 +292,7 @@ def _change_mark(connection: Connection, row: int) -> None:
         f"'{secrets.token_hex(16)}') ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
     )
     try:
-        _driver(connection).execute(mark)  # as BEGIN: a twentieth of what SQLAlchemy takes
+        _driver(connection).execute(mark)  # directly, as BEGIN: in a twentieth of SQLAlchemy's time
     except connection.dialect.loaded_dbapi.Error as error:
         raise OperationalError(mark, None, error) from error
 
@@ -301,7 +301,7 @@ def _is_one_file(one: str, other: str) -> bool:
     """Return whether two paths lead to one file, also through links."""
     try:
         return Path(one).samefile(other)
-    except OSError:  # one is not there yet
+    except OSError:  # one of them does not exist yet
         return Path(one).resolve() == Path(other).resolve()
 
 
@@ -311,13 +311,13 @@ class Sessions:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.is_postgres = engine.dialect.name == "postgresql"
-        # One moment for all statements of a transaction, as SQLite has it.
+        # All statements of a transaction read one snapshot, as on SQLite.
         level = {"isolation_level": "REPEATABLE READ"} if self.is_postgres else {}
         self._read = sessionmaker(engine.execution_options(**level), expire_on_commit=False)
         writing = engine.execution_options(**{_WRITES: True})
         _mark_changes(writing)
         self._write = sessionmaker(writing, expire_on_commit=False)
-        # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
+        # SQLite waits for its one writer by polling: within a process a queue is faster.
         self._turn = None if self.is_postgres else threading.Lock()
         self._failed: tuple[float, StoreUnusableError] | None = None
 

@@ -117,7 +117,7 @@ def usd_of_micro(micro: float | None) -> Decimal:
 def _by_id(table: type[R], row_id: InstrumentedAttribute[str]) -> dict[bool, Select[R]]:
     """Return the statement for a row by its id, by whether it is locked; each is built once."""
     query = select(table).where(row_id == bindparam("of_id"))
-    # A lock that lets other rows point here, which FOR UPDATE would not.
+    # Unlike FOR UPDATE, this lock lets others insert rows that refer to this one.
     locking = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return {False: query, True: locking}
 

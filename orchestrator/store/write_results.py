@@ -173,14 +173,14 @@ class TestCases:
         unknown = [key for key in tests if key not in known]
         if unknown:
             if len(known) + len(unknown) > self._remembered:
-                # Another one, and not emptied: other threads may be looking into the old one.
+                # A new dictionary, because other threads may be reading the old one.
                 self._known[product] = known = {}
                 unknown = list(tests)
             known.update(self._look_up(product, unknown, run))
         numbered: dict[int, TestFact] = {}
         for key, fact in tests.items():
             number = known[key]
-            # Two names may be one once what cannot be stored is replaced.
+            # Two names may become equal when characters that cannot be stored are replaced.
             same = numbered.get(number)
             numbered[number] = same.plus(fact) if same else fact
         return numbered
@@ -191,7 +191,7 @@ class TestCases:
         missing = {digest: key for key, digest in digests.items() if digest not in found}
         if missing:
             found |= self._add(product, missing, run)
-            # what somebody else has added meanwhile
+            # tests that another process has added meanwhile
             found |= self._find([digest for digest in missing if digest not in found])
         return {key: found[digest] for key, digest in digests.items()}
 
@@ -205,8 +205,8 @@ class TestCases:
         return found
 
     def _add(self, product: str, missing: Mapping[bytes, Key], run: str) -> dict[bytes, int]:
-        # In one order: two who add the same tests at once do not wait in a circle. By name, as
-        # the first by number are what people are shown of thousands.
+        # In one order, so that concurrent writers of the same tests do not deadlock. By name, as
+        # people are shown the first tests by number.
         rows = [_row(product, digest, key) for digest, key in missing.items()]
         rows.sort(key=lambda row: (row["job"], storable(row["nodeid"])))
         with self._sessions.write(progress_of=run) as session:

@@ -221,7 +221,7 @@ class FileDocuments:
     def _sketch_matrix(self, source: Source, name: str) -> Read[Matrix]:
         read = self._matrix.sketch(source, name)
         if any(problem.path[:1] == ("payload",) for problem in read.problems):
-            read.refuse()  # which payload's jobs it means is not known
+            read.refuse()  # the payload whose jobs it names is unknown
         return read
 
     def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:

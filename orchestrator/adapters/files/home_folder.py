@@ -287,7 +287,7 @@ class HomeCaches:
         size = _size(folder / "report")
         if not dry:
             shutil.rmtree(folder / "report", ignore_errors=True)
-            with suppress(OSError):  # something of a person's is in it, or another writes it anew
+            with suppress(OSError):  # it contains a person's files, or is written again
                 folder.rmdir()
         return Amount(1, size)
 

@@ -224,7 +224,7 @@ def _fetch(opener: OpenerDirector, asked: Question) -> Page:
             text = "" if failure else body.decode(errors="replace")
             return Page(answer.url, kind, length, text, failure, answer.status)
     except HTTPError as error:
-        # The server's own words may hold a password, as of the address that it redirects to.
+        # The server's message may hold a password, as in the address of a redirect.
         failure = f"HTTP Error {error.code}: {responses.get(error.code, 'unknown')}"
         return Page(url, failure=failure, status=error.code)
     except InvalidURL:  # its text may hold a password

@@ -162,7 +162,7 @@ def _statements_of_test(
     yield ParsedTest(
         nodeid,
         outcome,
-        # The format demands a duration: who knows none writes 0.
+        # The format requires a duration: writers without one write 0.
         milliseconds / 1000 if milliseconds else None,
         reason,
         message,

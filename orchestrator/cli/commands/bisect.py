@@ -141,7 +141,7 @@ class _Bisection:
                 raise _MachineLeftError(str(error)) from None
             raise
         while True:
-            # The state first: what ends in time ends before the machine leaves.
+            # Read the state first: a retest that ends in time ends before the machine is gone.
             state = _state(self.client, self.run, self.cell)
             for retest_session in self.client.retests(self.run, self.cell).record.items:
                 is_over = retest_session.state is RetestSessionState.ENDED

@@ -100,7 +100,7 @@ def _tell(
     many = plural(len(ended), "billed thing")
     read = [name for name in last.asked if name not in last.unread]
     session.say(f"Ended: {many}. Asked: {', '.join(read) or 'no cloud'}.")
-    # Those that could not be asked follow with the reason, as the failure of the command.
+    # Clouds that did not answer follow, as the failure of the command.
     if cancelled is not None:
         runs = ", ".join(map(one_line, sorted(cancelled)))
         session.say(f"Cancelled: {f'run {runs}' if runs else 'no run: none was going on'}.")

@@ -81,7 +81,7 @@ def _print_whole(
     logs = [CellLog(client, run, one, prefixed=len(cells) > 1) for one in cells]
     printer = _Printer(session)
     while True:
-        # Asked for before the logs: what a finished run has written is all there.
+        # The run is read before its logs: the logs of a finished run are complete.
         is_over = not follow or client.run(run.id).record.is_finished
         for text in chain.from_iterable(gaps.besides(log.new(to_the_end=is_over)) for log in logs):
             printer.write(text)

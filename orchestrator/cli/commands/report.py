@@ -144,7 +144,7 @@ class _Tree:
             target.write_text(plot.svg, encoding="utf-8")
 
     def _artifact(self, folder: Path, cell: CellRecord, artifact: ArtifactRecord) -> None:
-        # A machine chose the name: it stays in its folder and replaces no report.
+        # The machine chose the name: it must stay in its folder and replace no report.
         name = artifact.name
         if Path(name).name != name or name in ("", ".", "..") or name.startswith("SUMMARY."):
             raise CliError(

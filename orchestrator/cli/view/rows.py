@@ -209,7 +209,7 @@ def bar(counts: Counts, width: int) -> Text:
         for name in TEST_OUTCOMES
         if name != "missing" and figures[name]
     ]
-    # One failure among thousands is still a cell of the bar.
+    # Even one failure among thousands gets a cell of the bar.
     parts = [max(width * figure // counts.collected, 1) for figure, _ in told]
     room = width - bool(counts.missing)
     while sum(parts) > room:

@@ -104,7 +104,7 @@ class _Watcher:
         self._session = session
         self._interrupts = interrupts
         self._on_interrupt = on_interrupt
-        # One way to the controller for all threads: it is started again once, not once each.
+        # One connection for all threads, so that a lost controller is restarted only once.
         self._line = session.line(say=self._tell)
         self._wake = threading.Event()
         self._follower = Follower(

@@ -112,7 +112,7 @@ def _goes_on(byte: int) -> bool:
 def _text(line: LogLine) -> tuple[str, bool]:
     if not line.tail:
         return line.head.decode("utf-8", "replace"), False
-    # A progress bar of a thousand steps: what counts is its end.
+    # Of a progress bar with a thousand steps only the end matters.
     _, was_over, last = line.tail.rstrip(b"\r").partition(b"\r")
     if was_over:
         return last.decode("utf-8", "replace"), False
@@ -328,7 +328,7 @@ def save_log(request: PageRequestDep, opened: OpenedDep) -> Response:
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
     if opened.reader is not None:
-        opened.reader.read(0, 1)  # where the log was pruned, this says so before a file begins
+        opened.reader.read(0, 1)  # raises for a pruned log, before the response begins
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
     saved = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
     pieces = raw_pieces(request.context.stores.logs, opened.log)

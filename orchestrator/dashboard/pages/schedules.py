@@ -260,7 +260,7 @@ def remove(
     request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
     """Delete the schedule and its firings."""
-    with suppress(ScheduleMissingError):  # it was removed before: what was asked for is so
+    with suppress(ScheduleMissingError):  # it is removed already
         remove_schedule(request.context, name)
     return request.go(urls.SCHEDULES)
 

@@ -90,7 +90,7 @@ async def sign_in_at_issuer(
     if project not in ("", context.sign_in.project):
         raise PageMissingError(f"there is no project {project}")
     if urlsplit(context.sign_in.public_url).netloc != request.headers.get("host", ""):
-        # The issuer sends browsers back to the public address, where this one's cookie has to be.
+        # The issuer redirects browsers to the public address, so the cookie must be set there.
         address = urls.with_query(urls.SIGN_IN_AT_ISSUER, next=_local(next), project=project)
         return RedirectResponse(f"{context.sign_in.public_url}{address}", 303)
     try:
@@ -151,7 +151,7 @@ async def sign_out(
     away = await _at_issuer(request, end) if viewer.credential.is_session else None
     response: Response = RedirectResponse(urls.SIGN_IN, 303)
     if away is not None:
-        # A form may lead to addresses of ours alone (form-action), also by a redirect: a page does.
+        # `form-action` allows a form to redirect to this site only, so a page redirects.
         words = {"address": away, "host": _issuer(context).host, "nonce": request.state.nonce}
         response = HTMLResponse(pages_of(request).show("signed_out.html.j2", words))
     forget(request, response)

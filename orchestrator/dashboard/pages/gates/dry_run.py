@@ -258,7 +258,7 @@ def try_text(
 ) -> Response:
     """Evaluate the submitted policy and show the result; store nothing."""
     find_policy(request.context, gate)
-    # Browsers send lines that end as mail does; a policy's lines are counted either way.
+    # Browsers send lines that end with CRLF.
     text = policy.replace("\r\n", "\n")
     written = DryRunForm(policy=text, against=against, runs=runs, last=last)
     try:
