@@ -12,7 +12,7 @@ INTERRUPTED = 130
 def main() -> None:
     """Run a command and exit with its code."""
     try:
-        # Here, because an interrupt may come while the modules are read.
+        # Imported here, because an interrupt may come during the import.
         with uncollected():
             from orchestrator.bootstrap.cli_wiring import CommandWiring  # noqa: PLC0415
             from orchestrator.cli.app import main as run  # noqa: PLC0415

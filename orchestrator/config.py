@@ -27,7 +27,7 @@ from orchestrator.domain.document_problems import SCALARS
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FURTHER = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")
-"""Names of further projects: what `prefix_of` makes of one begins with no other's."""
+"""Names of further projects, such that no project's variable prefix begins with another's."""
 OWN = frozenset(
     {
         *("home", "project", "database_url", "database_url_file", "admin_token_file"),
@@ -36,9 +36,9 @@ OWN = frozenset(
         *("local_jobs_as", "job_secrets", "trusted_repositories", "tls_cert", "tls_key"),
     }
 )
-"""Settings of which a further project has variables of its own; the others it shares."""
+"""Settings for which a further project has its own variables; it shares all other settings."""
 _FIXED = ("home", "project")
-"""Those of them that follow from the project's name, and have no variable there."""
+"""Settings that follow from a further project's name, so that they have no variable."""
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
 GCP_ENDPOINTS = (
@@ -69,21 +69,21 @@ class Settings(BaseModel):
     projects: tuple[str, ...] = ()
     """Comma-separated further projects that `serve` serves, each with a home and a database."""
     database_url: SecretStr | None = None
-    """None uses the embedded database in the home."""
+    """URL of the database; None uses the embedded database in the home."""
     database_url_file: Path | None = None
-    """File with that URL, as secrets are passed to containers."""
+    """File with the database's URL, for containers that get secrets as files."""
     url: str | None = None
     """URL of a remote controller, instead of the home's own."""
     token: SecretStr | None = None
-    """Token for that controller."""
+    """Token for the remote controller."""
     admin_token_file: Path | None = None
     """File with the first token of a new database."""
     signing_key_file: Path | None = None
     """File with the key that signs verdicts."""
     tls_cert: Path | None = None
-    """The certificate of the port, with its chain (PEM): it then speaks HTTPS only."""
+    """Certificate of the port, with its chain (PEM); with it the port accepts HTTPS only."""
     tls_key: Path | None = None
-    """Its private key, where that is not in the same file."""
+    """Private key of the certificate, if it is in another file."""
     ingress_cidr: str | None = None
     """Network that may reach port 22 of rented machines."""
     gcp_project: str | None = None
@@ -93,11 +93,11 @@ class Settings(BaseModel):
     gcp_tpu_endpoint: str | None = None
     """Address of an emulated or private TPU API, ``host:port``."""
     gcp_billing_endpoint: str | None = None
-    """As the Compute endpoint, for billing."""
+    """Address of an emulated or private billing API, ``http://host:port``."""
     gcp_quotas_endpoint: str | None = None
-    """As the Compute endpoint, for quotas."""
+    """Address of an emulated or private quota API, ``http://host:port``."""
     gcp_account_endpoint: str | None = None
-    """As the Compute endpoint, for `bootstrap` and `doctor`."""
+    """Address of the emulated or private APIs of `bootstrap` and `doctor`, ``http://host:port``."""
     budget_day_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
     """Budget for machines rented on one UTC day."""
     budget_month_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
@@ -109,30 +109,32 @@ class Settings(BaseModel):
     public_hosts: tuple[str, ...] = ()
     """Comma-separated host names under which the controller is reached."""
     trusted_proxies: tuple[str, ...] = ()
-    """Comma-separated addresses and networks of proxies that say whose request they pass on."""
+    """Comma-separated addresses and networks of proxies whose reported client address is trusted.
+    """
     public_url: str | None = None
     """Public URL for links in notifications."""
     oidc_issuer: str | None = None
     """OpenID Connect issuer at which people sign in on the dashboard."""
     oidc_client_id: str | None = None
-    """The client that the controller is there."""
+    """Id of the controller's client at the issuer."""
     oidc_client_secret: SecretStr | None = None
-    """Its secret, unless it is a public client."""
+    """Secret of the controller's client; None for a public client."""
     oidc_client_secret_file: Path | None = None
-    """File with that secret."""
+    """File with the client's secret."""
     oidc_scopes: str = "openid profile email"
     """OAuth scopes to ask for, separated by spaces."""
     oidc_groups_claim: str = "groups"
     """Claim of the ID token with the groups of a person."""
     oidc_roles: tuple[tuple[str, Scope], ...] = ()
-    """Of comma-separated ``GROUP=SCOPE`` or ``GROUP=PROJECT:SCOPE``, those of this project.
+    """Roles of groups in this project, from comma-separated ``GROUP=SCOPE`` or
+    ``GROUP=PROJECT:SCOPE``.
 
-    The group ``*`` is everybody, the project ``*`` is each.
+    The group ``*`` is everybody, and the project ``*`` is every project.
     """
     session_hours: float = Field(default=8.0, gt=0, le=720)
     """Hours after which a browser has to sign in again."""
     session_idle_minutes: float = Field(default=60.0, gt=0, le=43_200)
-    """Minutes without a request after which it has to."""
+    """Minutes without a request after which a browser has to sign in again."""
     local_jobs_as: str | None = None
     """Local account that runs jobs of the provider ``local``."""
     job_secrets: tuple[str, ...] = ()
@@ -142,15 +144,17 @@ class Settings(BaseModel):
     contact_timeout_s: float = Field(default=180.0, gt=0)
     """Seconds without contact after which a running attempt is lost."""
     http_headers_s: float = Field(default=10.0, gt=0)
-    """Seconds for a client's request headers, and for the TLS handshake before the first."""
+    """Maximum seconds for a client's request headers, and for the TLS handshake."""
     http_pause_s: float = Field(default=60.0, gt=0)
     """Maximum pause within a request body, in seconds."""
     http_connections: int = Field(default=512, ge=2)
     """Maximum connections to a port; half of them from one address."""
     http_requests_a_minute: int = Field(default=3000, ge=1)
-    """Maximum requests of one credential to a port; of an address, those without one."""
+    """Maximum requests to a port in a minute of one credential, or of one address without a
+    credential.
+    """
     http_guesses_a_minute: int = Field(default=30, ge=1)
-    """Maximum credentials of one address that a port refuses before it answers 429."""
+    """Maximum refused credentials of one address in a minute; above it a port answers 429."""
     keep_logs_days: int = Field(default=180, ge=0, le=36_500)
     """Days that logs and raw events of a finished run are kept; 0 keeps them for ever."""
     keep_artifacts_days: int = Field(default=365, ge=0, le=36_500)
@@ -164,7 +168,7 @@ class Settings(BaseModel):
     keep_caches_days: int = Field(default=14, ge=0, le=36_500)
     """Days that wheelhouses, and the engine's records of finished cells, are kept."""
     ci: bool = False
-    """Whether nobody watches, so that an interrupt cancels."""
+    """Whether the command runs in a CI, where an interrupt cancels the run."""
 
     @field_validator(
         *("home", "admin_token_file", "signing_key_file", "database_url_file"),
@@ -264,36 +268,36 @@ class Settings(BaseModel):
 
     @property
     def is_further(self) -> bool:
-        """Whether it is one of `projects`, and not the one that the home was made for."""
+        """Whether this project is one of `projects`, and not the one that the home was made for."""
         return self.project in self.projects
 
     @property
     def mark(self) -> str:
-        """Return what follows `seatrial_` in secrets of a further project; else empty."""
+        """Return the part after `seatrial_` in a further project's secrets; else empty."""
         return f"{self.project}." if self.is_further else ""
 
     def secret(self, name: str) -> str | None:
-        """Return a secret that a matrix or a channel names; None if there is none.
+        """Return the secret of a name in a matrix or a channel; None if there is none.
 
-        A further project has those with its prefix, and the first one all others.
+        A further project has the secrets with its prefix; the first project has all others.
         """
         variable = f"{_prefix(self)}{name}"
         others = (prefix_of(one) for one in self.projects if one != self.project)
         return None if variable.startswith(tuple(others)) else os.environ.get(variable)
 
     def job_secret(self, name: str) -> str | None:
-        """Return the value of a secret that the operator has listed for matrices."""
+        """Return a secret that `job_secrets` lists; None for an unlisted or missing one."""
         return self.secret(name) if name in self.job_secrets else None
 
     def for_providers(self) -> dict[str, str]:
-        """Return the settings by provider, without unset ones."""
+        """Return the settings that providers read, by name, without unset ones."""
         names = ("project", "ingress_cidr", "gcp_project", *GCP_ENDPOINTS)
         said = {name: getattr(self, name) for name in names}
         return {name: str(value) for name, value in said.items() if value}
 
 
 def load(project: str = "") -> Settings:
-    """Read the settings, of one of `SEATRIAL_PROJECTS` where it, or SEATRIAL_PROJECT, is its name.
+    """Return the settings of a project: `project`, else SEATRIAL_PROJECT, else the first one.
 
     Raises SettingsError.
     """
@@ -317,7 +321,7 @@ def load(project: str = "") -> Settings:
 
 
 def prefix_of(project: str) -> str:
-    """Return what the names of a further project's variables begin with."""
+    """Return the prefix of the names of a further project's variables."""
     return f"{project.upper().replace('-', '_')}__"
 
 
@@ -349,7 +353,7 @@ _QUOTED = 60
 
 
 def _fault(name: str, variable: str, message: str, value: object) -> str:
-    """Return what is wrong with a variable's value; one that may hold a secret is not quoted."""
+    """Return a sentence about the invalid value; values that may hold a secret are not quoted."""
     field = Settings.model_fields[name]
     kind = next(one for one in (*get_args(field.annotation), field.annotation) if one is not None)
     must = message.removeprefix("Value error, ")
@@ -373,7 +377,7 @@ def _variable(field: str) -> str:
 
 
 def read_setting(name: str, path: Path) -> str:
-    """Return the value of a variable that names a file. Raises SettingsError."""
+    """Return the content of the file that the variable `name` names. Raises SettingsError."""
     try:
         value = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
@@ -393,7 +397,8 @@ _CI_COMMIT: Mapping[str, tuple[str, ...]] = {
     ),
     "author": ("CI_COMMIT_AUTHOR", "BUILDKITE_BUILD_AUTHOR", "GITHUB_ACTOR", "CIRCLE_USERNAME"),
 }
-"""Variables of GitHub, GitLab, Jenkins, Buildkite and CircleCI; the first that is set counts."""
+"""Variables of GitHub, GitLab, Jenkins, Buildkite and CircleCI; the first one that is set is used.
+"""
 
 
 def ci_commit() -> Commit:
@@ -415,7 +420,7 @@ def _role(text: str) -> tuple[str, str, Scope]:
 
 
 def _scope(group: str, word: str) -> Scope:
-    """Return the scope of a group. Raises ValueError."""
+    """Return the scope of that name. Raises ValueError for an empty group or an unknown scope."""
     if not group.strip() or word not in list(Scope):
         scopes = ", ".join(Scope)
         raise ValueError(
@@ -426,7 +431,7 @@ def _scope(group: str, word: str) -> Scope:
 
 
 def _ingress(cidr: str) -> str:
-    """Parse the network in the clouds' notation. Raises ValueError."""
+    """Return the network in the clouds' notation. Raises ValueError."""
     try:
         network = IPv4Network(cidr.strip())
     except ValueError as error:

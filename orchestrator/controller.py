@@ -1,7 +1,7 @@
 """The controller: the process that runs cells and answers on a socket.
 
-It has no tear-down of its own: what it owns is in the store, and ending the process is always
-safe. Machines are given back by the cells' flows, which the next controller continues.
+The process can be ended at any time, because its state is in the database. The cells' flows release
+machines, and the next controller continues the flows.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ DELIVER_S = 2.0
 SWEEP_S = 180.0
 """Interval of the janitor's sweeps."""
 PRUNE_S = 20.0
-"""Interval of asking whether a prune is due, or is unfinished."""
+"""Interval of checking whether a prune is due or unfinished."""
 RENEW_S = 60.0
-"""Between two looks whether a certificate was renewed."""
+"""Interval of checking whether a certificate was renewed."""
 BEAT_S = 5.0
 GRACE_S = 30.0
 """Seconds without heartbeat after which a controller is dead, and its cells are taken over."""
 SURE_AFTER = 3
-"""Consecutive polls that must find a controller dead: after a database outage, living ones need a
-moment for a heartbeat.
+"""Consecutive polls that must find a controller dead before its cells are taken over. After a
+database outage, a living controller needs a moment for its heartbeat.
 """
 
 Scope = MutableMapping[str, Any]
@@ -70,7 +70,7 @@ class Cells(Protocol):
         ...
 
     def executors(self) -> set[str]:
-        """Return the ids of executors of cells, dead or alive."""
+        """Return the ids of all executors that cells have had, dead or alive."""
         ...
 
     def take_over(self, executor_id: str) -> list[str]:
@@ -80,7 +80,7 @@ class Cells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener of an application."""
+    """An application with the sockets on which it is served."""
 
     application: Application
     sockets: list[socket]
@@ -90,19 +90,19 @@ class Listener:
     server: Callable[[Application], uvicorn.Server]
     """Makes the server of an application."""
     renew: Callable[[], None] | None = None
-    """Uses a renewed certificate from now on; None for plain HTTP."""
+    """Loads a renewed certificate; None for plain HTTP."""
 
 
 @dataclass(slots=True)
 class Controller:
-    """Serves until it is stopped, or idle for long enough."""
+    """Serves and runs cells until it is stopped or, with `until_idle`, until it is idle."""
 
     identity: str
     stores: Stores
     clock: Clock
     listeners: list[Listener]
     cells: Cells | None
-    """None serves without running cells."""
+    """Engine of the cells; None serves without running cells."""
     until_idle: bool
     ready: Callable[[], None]
     """Called once all listeners answer."""
@@ -121,18 +121,18 @@ class Controller:
     shared: bool = False
     """Whether other controllers may use the database."""
     further: Sequence[Controller] = ()
-    """Of the further projects of this process: they share its engine, and stop with it."""
+    """Controllers of the process's further projects; they share its engine, and stop with it."""
     _is_hurried: bool = False
-    """Whether it ends as soon as it is idle."""
+    """Whether a successor waits, so that the controller ends as soon as it is idle."""
     _suspects: dict[str, int] = field(default_factory=dict)
-    """Consecutive polls that found a controller dead."""
+    """Number of consecutive polls that found a controller dead, by its id."""
     _requests: int = 0
     _last_live: float = 0.0
     _servers: list[uvicorn.Server] = field(default_factory=list)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def run(self) -> None:
-        """Resume unfinished work, serve, and return at the end."""
+        """Resume unfinished work, and serve until stopped or idle."""
         if self.cells is not None:
             if self.shared:
                 self.stores.controllers.beat(self.identity)
@@ -141,7 +141,7 @@ class Controller:
         asyncio.run(self._serve())
 
     def pump(self) -> None:
-        """Start every cell that is unfinished, or whose run is."""
+        """Start every unfinished cell, and every finished cell whose run must still be ended."""
         if self.cells is None:
             return
         for cell_id in (*self.stores.cells.unfinished(), *self.stores.cells.awaiting_run_end()):
@@ -184,7 +184,7 @@ class Controller:
             await asyncio.wait_for(asyncio.gather(*tasks[: len(self._servers)]), timeout=3)
 
     def rounds(self, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what is done again and again for a project until it is stopped."""
+        """Yield the periodic tasks of a project, which run until `stop` is set."""
         self._stop = stop
         yield self._every(PUMP_S, self.pump)
         yield self._every(RESUME_S, self.resume)
@@ -200,7 +200,7 @@ class Controller:
                 raise task.exception() or RuntimeError
 
     async def _have_started(self, tasks: list[asyncio.Task[None]]) -> bool:
-        """Wait until all listeners answer; False on a stop or a failed start."""
+        """Wait until all listeners answer; return False on a stop or a failed start."""
         while not all(server.started for server in self._servers):
             if self._stop.is_set() or any(task.done() for task in tasks):
                 return False
@@ -208,7 +208,7 @@ class Controller:
         return True
 
     async def _watch(self) -> None:
-        """Return when stopped, or idle for long enough."""
+        """Wait until the controller is stopped or, with `until_idle`, idle for long enough."""
         has_looked = False
         while not self._stop.is_set():
             idle_s = await self._idle_s()
@@ -225,7 +225,7 @@ class Controller:
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
 
     def _hurry(self) -> None:
-        """End at the next look that finds it idle."""
+        """End at the next poll that finds the controller idle."""
         self._is_hurried = True
 
     def _patience_s(self) -> float:
@@ -239,7 +239,7 @@ class Controller:
         return max(0.0, now - self._last_live)
 
     def _is_live(self) -> bool:
-        """Whether a cell, firing or client is active; an unknown state counts as active."""
+        """Whether a request or a run is unfinished; a database error counts as active."""
         try:
             return bool(self._requests or self.stores.runs.unfinished())
         except StoreError:
@@ -248,7 +248,7 @@ class Controller:
     async def _every(
         self, seconds: float, work: Callable[[], object], *, later: bool = False
     ) -> None:
-        """Do it again and again until stopped; `later` waits before the first time too."""
+        """Do the work periodically until stopped; with `later`, wait before the first time too."""
         if later:
             await asyncio.sleep(seconds)
         while not self._stop.is_set():
@@ -274,7 +274,7 @@ class Controller:
     def adopt(self) -> None:
         """Take over the cells of controllers that are certainly dead.
 
-        Cells whose executor was never heard of count as a dead one's.
+        An executor that never sent a heartbeat counts as dead.
         """
         if self.cells is None:
             return

@@ -23,15 +23,15 @@ def require(extra: str, what: str) -> None:
     """Raise MissingExtraError unless every distribution of the extra is installed.
 
     Args:
-        extra: ``aws``, as pyproject.toml has it.
-        what: What needs it, as the subject of a sentence.
+        extra: Name of the extra in pyproject.toml: ``aws``.
+        what: The feature that needs the extra, as the subject of a sentence.
     """
     if absent := _absent(extra):
         raise MissingExtraError(
             f"{what} needs {', '.join(absent)}, which this installation of Seatrial does not"
             f" have: install Seatrial with the extra `{extra}` (docs/installation.md)"
         )
-    invalidate_caches()  # of imports: what was installed later can be imported now
+    invalidate_caches()  # so that distributions that were installed after the start can be imported
 
 
 def _absent(extra: str) -> tuple[str, ...]:

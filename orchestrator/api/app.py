@@ -40,7 +40,7 @@ _ROUTERS = (
     *("quarantines:reading", "quarantines:writing", "history:series_reading"),
     *("retests:reading", "retests:writing", "prune:router", "audit:router"),
 )
-"""Module of this package and its router, in the order of the OpenAPI document."""
+"""Modules of this package with their routers, in the order of the OpenAPI document."""
 _MODULES = {
     "runs/": "runs",
     "runs/log": "logs",
@@ -58,7 +58,7 @@ _MODULES = {
     "aliases": "history",
     "verdicts": "gates",
 } | dict.fromkeys(("waivers", "payload-reviews", "approvals", "keys", "keyring"), "gate_signoff")
-"""Modules of the routes that commands read, unless named like the resource."""
+"""Modules of the routes that commands read, where the module's name differs from the resource's."""
 _CAREFUL = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -79,10 +79,10 @@ def create_app(
 
     Args:
         context: What the operations work with.
-        guard: Checks tokens, on every TCP port; None on the socket, whose mode is the guard.
-        allowed_hosts: Names, beside those of the loopback, that a TCP port is reached by.
-        revision: Tells the revision of the database's tables, for ``/readyz``.
-        operator: Whose word it is where no token is asked for: the operating-system user's.
+        guard: Checks tokens, on TCP ports; None on the socket, which its file mode protects.
+        allowed_hosts: Host names that a TCP port accepts in addition to the loopback's.
+        revision: Returns the revision of the database's schema, for ``/readyz``.
+        operator: Name of the caller where no token is asked for: the operating-system user.
         only: The one module whose routes are needed (see `module_of`); None for all of them.
 
     ``app.state.streams.close()`` lets open event streams end when the server stops.
@@ -120,7 +120,7 @@ def create_app(
 def module_of(path: str) -> str | None:
     """Return the module with the routes of a path, for `create_app`; None if all are needed.
 
-    To declare the routes of every module takes longer than to answer one request.
+    Declaring the routes of every module takes longer than answering one request.
     """
     noun, *below = path.removeprefix(f"{PREFIX}/").split("/")
     if noun == "runs":
@@ -148,13 +148,13 @@ def _operation_id(route: APIRoute) -> str:
 
 
 class CarefulHeaders:
-    """Adds security headers to answers that set none."""
+    """Adds security headers to responses that do not set them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does, with these headers where it set none."""
+        """Answer as the application does, and add the headers that it did not set."""
 
         async def careful(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -53,8 +53,7 @@ def export_audit_log(
 ) -> StreamingResponse:
     """Export the audit log as lines of JSON, oldest first.
 
-    The digest of a line is the sha256 of the line without its last field, `digest`, as it is
-    written there.
+    The digest of a line is the sha256 of its text without the last field, `digest`.
     """
     lines = context.stores.audit.lines(_filters(since, actor, resource))
     return StreamingResponse(_encoded(lines), media_type=_MEDIA)
@@ -70,9 +69,9 @@ def verify_audit_log(
         ),
     ] = "",
 ) -> AuditVerification:
-    """Verify that no entry of the audit log was changed or removed, by their digests.
+    """Verify, by the digests, that no entry of the audit log was changed or removed.
 
-    Entries that were cut off at the end are found by `head`.
+    A removal of the newest entries is found only with `head`.
     """
     return context.stores.audit.verify(head=head)
 

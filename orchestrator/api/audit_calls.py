@@ -1,4 +1,4 @@
-"""Entries of the audit log for calls: what each changed outside of the database, and refusals."""
+"""Entries of the audit log for calls: changes outside of the database, refusals and failures."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ logger = logging.getLogger(__name__)
 
 REFUSED_A_MINUTE = 60
 """Maximum entries in a minute of one caller's refused or failed calls, and of all calls of unknown
-callers together: each could fill the disk with them.
+callers together, so that no caller can fill the disk.
 """
 _REFUSED = frozenset({401, 403, 409})
 
 
 @dataclass(slots=True)
 class RequestAudit:
-    """Writes the entry of a call that stored none, and limits entries of refused calls."""
+    """Writes the audit entries of calls whose operations wrote none; limits those of refusals."""
 
     context: Context
     _minute_began: datetime | None = field(default=None, init=False)
     _counts: Counter[str] = field(default_factory=Counter, init=False)
-    """Entries of this minute by the caller's name; empty for unknown callers."""
+    """Numbers of entries in this minute, by the caller's name (empty: all unknown callers)."""
 
     def record(self, call: Call, resource: str, status: int) -> None:
         """Write the audit entry of a finished request, unless the operation wrote it.
 
-        401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded.
-        A StoreError is logged and not raised: otherwise a machine that was terminated, or is to be,
-        would depend on the audit log.
+        401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded. A
+        StoreError is logged and not raised, so that machines can be terminated without the audit
+        log.
         """
         outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)
         if outcome is None or (call.is_recorded and not call.changes and status < 400):
@@ -62,7 +62,7 @@ class RequestAudit:
             logger.error(said, call.operation(), resource, status, error)
 
     def _are_too_many(self, call: Call) -> bool:
-        """Count the caller's entries; True if this one is only logged."""
+        """Count an entry of the caller; return whether it is above the limit and only logged."""
         if self._minute_began is None or call.at - self._minute_began >= timedelta(minutes=1):
             self._minute_began = call.at
             self._counts.clear()
@@ -86,17 +86,17 @@ def _outcome(status: int) -> AuditOutcome | None:
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST = 300
 _LONGEST_ADDRESS = 64
-"""Of an IPv6 address with its zone."""
+"""Maximum characters of an address: an IPv6 address with its zone."""
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _LAST_PARAMETER = re.compile(r"^(.*\})(/[^{}]*)?$")
 CHANGES_NOTHING = frozenset(
     {"plan", "plan_again", "plan_bisect", "lint_documents", "dry_run_gate", "try_text"}
 )
-"""Operations that are sent as POST for their body, and change nothing."""
+"""POST operations that change nothing; they are POST because they have a body."""
 
 
 class AuditCalls:
-    """Records calls that change something, and refused or failed calls; not 404 and 422."""
+    """Records calls that change something, and refused or failed calls, except 404 and 422."""
 
     def __init__(
         self,
@@ -113,10 +113,11 @@ class AuditCalls:
         Args:
             app: The application.
             context: What the operations work with.
-            caller: Who calls where no token is asked for; None where tokens are.
-            prefix: What the paths of the application begin with.
-            resources: Paths of routes with the path that names what they change, if it is another.
-            sign_in: The path to which an issuer sends browsers back: a GET that changes something.
+            caller: The caller where no token is asked for; None if tokens are.
+            prefix: Prefix of the application's paths.
+            resources: By path of a route, the path of the resource that it changes, if that
+                differs.
+            sign_in: Path to which an issuer sends browsers back; a GET there changes something.
         """
         self._app = app
         self._context = context
@@ -127,7 +128,7 @@ class AuditCalls:
         self._resources = resources or {}
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does; the entry is written before the answer begins."""
+        """Answer as the application does, and write the audit entry before the response begins."""
         if scope["type"] != "http" or (scope["method"] in _SAFE and scope["path"] != self._sign_in):
             await self._app(scope, receive, send)
             return
@@ -168,7 +169,7 @@ class AuditCalls:
         )
 
     def _resource(self, scope: Connection) -> str:
-        """Return the path of what is changed: up to the last name in it, or all of it."""
+        """Return the path of the changed resource: up to the last parameter, or all of the path."""
         path = str(getattr(scope.get("route"), "path", "") or scope["path"])
         path = self._resources.get(path, path)
         found = _LAST_PARAMETER.match(path)
@@ -180,5 +181,5 @@ class AuditCalls:
 
 
 def _operation(scope: Connection) -> str:
-    """Return the operation's id; the method for an address that is none."""
+    """Return the operation's id; for a path without an operation, the HTTP method."""
     return str(getattr(scope.get("route"), "name", "") or scope["method"])

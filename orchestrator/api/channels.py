@@ -51,7 +51,7 @@ class RotateRequest(RequestModel):
     """Parameters of a secret's rotation."""
 
     overlap_hours: Annotated[float, Field(ge=0, le=720)] = 24
-    """Hours for which the old secret stays valid."""
+    """Hours for which the old signing secret stays valid."""
 
 
 _NEW: dict[str, Example] = {
@@ -119,7 +119,7 @@ def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
 
 @writing.post("/channels", status_code=201)
 def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
-    """Create a channel. Only this answer has the signing secret."""
+    """Create a channel. Only this response has the signing secret."""
     channel, secret = add_channel(context, body)
     told = _tell(context, channel, ChannelHealth())
     unmatched, present = unmatched_lineages(context, channel.lineages)
@@ -150,7 +150,7 @@ def send_test(
 def rotate_channel_secret(
     context: ContextDep, channel: ChannelDep, body: Rotate = None
 ) -> RenewedResponse:
-    """Create a new signing secret, shown only here; the old one stays valid for the overlap."""
+    """Create a signing secret, shown only here; the old one stays valid for the overlap."""
     overlap = timedelta(hours=body.overlap_hours if body else 24)
     renewed, secret = renew_secret(context, channel, overlap=overlap)
     before = renewed.secrets[1:2]

@@ -1,11 +1,13 @@
-"""Conditional requests and kept answers: what did not change is not read again.
+"""Conditional requests and cached responses.
 
-An answer that is made from the database alone is kept for its credential and address, with an ETag,
-`"ANSWER.VERSION"`. It is current while the mark that every change of the database changes is the
-same, for ten seconds at most: then If-None-Match is answered 304, and others have the kept answer.
-Requests for an answer that is being made wait for it.
-VERSION is the number of the latest change of the one resource at the address; If-Match compares it,
-in the transaction of the change.
+A response that is made from the database alone is cached for its credential and URL, with an ETag,
+`"ANSWER.VERSION"`. It is current for ten seconds at most, and only while the database's change mark
+is the same, because every change of the database changes the mark. While it is current, a request
+with a matching If-None-Match is answered 304, and other requests get the cached response. Requests
+for a response that is being made wait for it.
+
+VERSION is the number of the latest change of the resource at the URL; If-Match compares it, in the
+transaction of the change.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ from orchestrator.store.changes import ChangeState
 from orchestrator.store.errors import StoreError
 
 AGE_S = 10
-"""Seconds for which an answer is current where only the time goes on: ages, and costs."""
+"""Maximum seconds for which a response is current; ages and costs in it change with the time."""
 PROGRESS_S = 2
-"""Seconds for which an answer may lack what a job reports while it runs; `no-cache` has it all."""
+"""Seconds for which a response may lack the progress of a running job, except with `no-cache`."""
 _KEPT_BYTES = 16 * 1024**2
 _LARGEST_BYTES = 512 * 1024
 _MOST_KEPT = 10_000
@@ -50,28 +52,28 @@ _OF_RUN = re.compile(r"runs/([0-9a-hjkmnp-tv-z]{26})(?:/.*)?")
 _NEVER_TAGGED = re.compile(
     r"/static/.*|.*/runs/.*/(?:log(?:/raw)?|artifacts/[^/]+)|.*/runs/[^/]+/events"
 )
-"""Files and streams, for which the mark need not be read."""
+"""Paths of files and streams, which are never cached, so that the mark is not read for them."""
 _CHANGED = re.compile(r"((?:schedules|gates)/[^/]+)(?:/(?:pause|resume))?")
 
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer to one credential at one address, while it is made and afterwards."""
+    """A response to one credential at one URL, while it is made and afterwards."""
 
     state: ChangeState
-    """Of the moment before the answer was made."""
+    """State of the database before the response was made."""
     made_at: datetime
     tag: str
     headers: list[tuple[bytes, bytes]] | None = None
     body: bytes | None = None
-    """None: the whole is not kept, as it is of a HEAD request, or too large."""
+    """The body; None if it is not cached, because it is too large or the request is HEAD."""
 
     @classmethod
     def new(cls, state: ChangeState, at: datetime) -> _Answer:
         return cls(state, at, f'"{secrets.token_hex(16)}.{state.version}"')
 
     def is_current(self, state: ChangeState, at: datetime, *, progress: timedelta) -> bool:
-        """Whether nothing changed but the progress of jobs, and that for this long at most."""
+        """Whether nothing has changed since, except for jobs' progress within that time."""
         age = at - self.made_at
         if self.state.mark != state.mark or not timedelta() <= age < timedelta(seconds=AGE_S):
             return False
@@ -79,7 +81,7 @@ class _Answer:
 
 
 class _Recording:
-    """What is sent of an answer while it is made."""
+    """Records a response while it is sent."""
 
     def __init__(self, answer: _Answer) -> None:
         self._answer = answer
@@ -87,9 +89,9 @@ class _Recording:
         self._is_small = False
 
     def note(self, message: Message, *, is_stored: bool) -> bool:
-        """Add the ETag, and note the answer, where it is made from the database alone.
+        """Add the ETag to a response from the database alone, and record its headers and body.
 
-        Returns whether the whole is noted.
+        Return whether the body is recorded.
         """
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -103,14 +105,14 @@ class _Recording:
         return self._is_small
 
     def finish(self) -> bool:
-        """Give the answer its body, unless it is too large to be kept; return whether it has it."""
+        """Store the recorded body unless it is too large; return whether it is stored."""
         if self._is_small:
             self._answer.body = b"".join(self._parts)
         return self._is_small
 
 
 class _Answers:
-    """The answers that were given last, in at most so many bytes."""
+    """The cached responses: the last used ones, up to a maximum number and total size."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -138,35 +140,35 @@ class _Answers:
 
 @dataclass(slots=True)
 class _Look:
-    """What is known of a request before it is answered."""
+    """The cached or new response for a request."""
 
     key: bytes
     answer: _Answer
     is_current: bool
-    """Whether the answer is a kept one; otherwise it is to be made."""
+    """Whether the response is cached and current; otherwise it must be made."""
 
 
 class ConditionalReads:
-    """Gives answers from the database an ETag, and keeps them while they are current.
+    """Adds ETags to responses from the database, and caches the responses while they are current.
 
-    The credential is checked each time; an answer is of one credential, so that nobody is told of
-    what only somebody else may read, and a form's CSRF value stays with its session.
+    The credential is checked at each request. A cached response is used for one credential only, so
+    that nobody gets data that only another may read, or the CSRF value of another session.
     """
 
     def __init__(
         self, app: ASGIApp, *, context: Context, guard: Guard | None, prefix: str = ""
     ) -> None:
-        """`prefix` is what the application's paths begin with; others have no ETag."""
+        """Store the settings; paths that do not begin with `prefix` have no ETag."""
         self._app = app
         self._context = context
         self._guard = guard
         self._prefix = prefix
         self._answers = _Answers()
         self._making: dict[bytes, asyncio.Future[bool]] = {}
-        """Whether an answer is kept, as soon as that is known, and before it is sent."""
+        """Responses being made, by key; the result is whether the response is cached."""
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer 304, or with a kept answer, or as the application does."""
+        """Answer 304, or with a cached response, or as the application does."""
         is_read = scope["type"] == "http" and scope["method"] in _SAFE
         path = scope["path"] if is_read else ""
         if not is_read or not path.startswith(self._prefix) or _NEVER_TAGGED.fullmatch(path):
@@ -175,7 +177,7 @@ class ConditionalReads:
         look = await run_in_threadpool(self._look, Request(scope))
         while look is not None and not look.is_current and (made := self._making.get(look.key)):
             if not await asyncio.shield(made):
-                break  # each has an answer of its own
+                break  # not cached: each request makes its own response
             look = await run_in_threadpool(self._look, Request(scope))
         if look is None:
             await self._app(scope, receive, send)
@@ -194,7 +196,7 @@ class ConditionalReads:
         await self._make(look, scope, receive, send)
 
     async def _make(self, look: _Look, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does, and keep the answer for those who wait for it."""
+        """Answer as the application does, and cache the response for the requests that wait."""
         recording, made = _Recording(look.answer), asyncio.get_running_loop().create_future()
         if scope["method"] == "GET":
             self._making[look.key] = made
@@ -225,12 +227,12 @@ class ConditionalReads:
             made.set_result(is_kept)
 
     def _look(self, request: Request) -> _Look | None:
-        """Return the kept answer if it is current, or a new one; None: it is not to be kept."""
+        """Return the cached response if it is current, else a new one; None if not cacheable."""
         given = credential_of(request)
         if self._guard is not None and given is None:
             return None
         path = request.scope["path"].removeprefix(self._prefix).strip("/")
-        # A query may name other runs.
+        # The query may name other runs than the path.
         of_run = None if request.url.query else _OF_RUN.fullmatch(path)
         now = self._context.clock.now()
         key = _key(request, given.secret if given else "")
@@ -244,7 +246,7 @@ class ConditionalReads:
             if self._guard is not None:
                 self._guard(given, Scope.READ)
         except (StoreError, UnauthenticatedError, ForbiddenError, TooManyRequestsError):
-            return None  # the application says why
+            return None  # the application answers with the error
         return _Look(key, kept, is_current=True)
 
 
@@ -257,9 +259,9 @@ def _key(request: Request, secret: str) -> bytes:
 
 
 def _patience(headers: Headers) -> timedelta:
-    """Return how old an answer's progress of jobs may be.
+    """Return how old the jobs' progress in a response may be.
 
-    A part of a page is asked for when there is news, and would stay without it.
+    Zero for a part of a page: it is requested when something changed, and not requested again.
     """
     is_fresh = "hx-request" in headers or "no-cache" in headers.get("cache-control", "").lower()
     return timedelta(seconds=0 if is_fresh else PROGRESS_S)
@@ -270,16 +272,16 @@ def _read_part(tag: str) -> str:
 
 
 def _read_parts(headers: Headers) -> set[str]:
-    """Return the first parts of If-None-Match; a proxy that compresses may have added a W/."""
+    """Return the first part of each tag in If-None-Match, also of weak tags."""
     return {_read_part(found[0]) for found in _TAG.finditer(headers.get("if-none-match", ""))}
 
 
 def expected_version(scope: Connection, prefix: str) -> ExpectedVersion | None:
-    """Return what If-Match of a change says; None without it, and for `*`: what exists is changed.
+    """Return the versions that If-Match names for a changed resource; None without it or for `*`.
 
-    Only whole, strong tags count (RFC 9110, 13.1.1).
+    Weak and incomplete tags are ignored (RFC 9110, 13.1.1).
 
-    Raises UnmatchedError at an address that is no resource with an ETag.
+    Raises UnmatchedError if the path is no resource with an ETag.
     """
     said = [one.strip() for one in ",".join(Headers(scope=scope).getlist("if-match")).split(",")]
     if said in ([""], ["*"]):

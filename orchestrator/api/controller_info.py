@@ -25,17 +25,17 @@ router = APIRouter(
 
 
 class HealthResponse(ResponseModel):
-    """The process answers."""
+    """The process is alive."""
 
     status: str
 
 
 class ReadinessResponse(ResponseModel):
-    """The controller can work."""
+    """The controller can read and write its database."""
 
     status: str
     revision: str | None
-    """Revision of the database's schema, where it is known."""
+    """Revision of the database's schema; null if it is unknown."""
 
 
 async def _revision(request: Request) -> Callable[[], str] | None:
@@ -44,7 +44,7 @@ async def _revision(request: Request) -> Callable[[], str] | None:
 
 @health.get("/healthz")
 def get_health() -> HealthResponse:
-    """Answer whether the process is alive."""
+    """Return 200 while the process is alive."""
     return HealthResponse(status="ok")
 
 
@@ -52,7 +52,7 @@ def get_health() -> HealthResponse:
 def get_readiness(
     context: ContextDep, revision: Annotated[Callable[[], str] | None, Depends(_revision)]
 ) -> ReadinessResponse | Response:
-    """Answer whether the database can be read and written, with the revision of its schema."""
+    """Return the revision of the schema if the database can be read and written, else 503."""
     try:
         context.stores.runs.page(limit=1, before=None)
         at = revision() if revision is not None else None

@@ -54,14 +54,14 @@ def get_prices(context: ContextDep) -> ListResponse[Price]:
 
 @writing.post("/costs/refresh")
 def refresh_costs(context: ContextDep) -> Refreshed:
-    """Refresh prices from the providers; an uncertain one replaces none."""
+    """Refresh prices from the providers; an implausible price is reported and not stored."""
     return refresh_prices(context)
 
 
 def _spent(
     context: Context, since: datetime, now: datetime
 ) -> Iterator[tuple[Run, Cost, list[Lease]]]:
-    """Return runs launched since then, newest first, each with its cost and its leases."""
+    """Yield the runs launched since then, newest first, each with its cost and leases."""
     cursor: str | None = None
     while True:
         runs, cursor = list_runs(context.stores, limit=_PAGE, before=cursor, at=now)

@@ -69,11 +69,11 @@ async def _newest_page(
 
 
 PageDep = Annotated[PageAsked[str], Depends(_page)]
-"""The page of a list by names or ids."""
+"""The requested page of a list that is ordered by names or ids."""
 NumberedPageDep = Annotated[PageAsked[int], Depends(_numbered_page)]
-"""The page of a list by numbers, oldest first."""
+"""The requested page of a list that is ordered by numbers, oldest first."""
 NewestPageDep = Annotated[PageAsked[int], Depends(_newest_page)]
-"""The page of a list by numbers, newest first."""
+"""The requested page of a list that is ordered by numbers, newest first."""
 
 
 def resolve_run(context: Context, name: str) -> str:

@@ -1,11 +1,11 @@
-"""Records that the API returns as they are: of store, domain and operations.
+"""Registers the records of store, domain and operations that the API returns unchanged.
 
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
-seconds. Whatever came from a machine is plain data here.
+seconds. Data from machines is untrusted text.
 
-Imported before every module with routes, because a route takes the description of its answer
-when it is declared. The store's tables are imported before it: a column keeps whole records, and
-takes their description when it is declared, too.
+This module must be imported before every module with routes, because a route reads the schema of
+its response when it is declared. The store's tables are imported before it, because columns that
+keep whole records read their schemas when they are declared, too.
 """
 
 from __future__ import annotations

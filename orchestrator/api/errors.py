@@ -69,9 +69,9 @@ class FaultResponse(DescribedModel):
 
     detail: str
     pointer: str | None = None
-    """JSON Pointer into the body, or into the document in the body."""
+    """JSON Pointer to the faulty value in the body, or in the document that the body contains."""
     parameter: str | None = None
-    """Path, query or header parameter."""
+    """Name of the faulty path, query or header parameter."""
     line: int | None = None
     column: int | None = None
 
@@ -90,12 +90,12 @@ class ProblemResponse(DescribedModel):
     """Path of the request."""
     errors: list[FaultResponse] | None = None
     matches: list[str] | None = None
-    """For an ambiguous id: the matching runs."""
+    """Ids of the matching runs, if the requested id is ambiguous; else null."""
 
 
 MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
-"""Maximum errors of one request that are listed; the detail has their number."""
+"""Maximum number of errors of one request that are listed; the detail has their total number."""
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _UNHANDLED = "the controller failed with an internal error; its log has the reason"
 
@@ -142,11 +142,11 @@ class SpoolFullError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """The answer to a class of errors."""
+    """The response to a class of errors."""
 
     status: int
     kind: str
-    """Suffix of the problem's type."""
+    """Last part of the problem's type."""
     title: str
     headers: Mapping[str, str] | None = None
 
@@ -224,7 +224,7 @@ _NO_NAMES = (
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application with a problem document."""
+    """Install handlers that answer every error of the application with a problem document."""
     for kind in TABLE:
         app.add_exception_handler(kind, _on_known)
     app.add_exception_handler(RequestValidationError, _on_invalid)
@@ -260,7 +260,7 @@ def answer(
 
 
 def answer_known(path: str, error: Exception) -> Response:
-    """Answer an error of the mapping, with whose words the audit log has why."""
+    """Return the problem document of a known error, and store its text for the audit log."""
     refusal = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     explain(error.advice if isinstance(error, StoreUnusableError) else str(error) or refusal.title)
     if isinstance(error, InvalidDocumentError):

@@ -24,7 +24,7 @@ from orchestrator.domain.cell import Run, RunEvent, RunState
 
 POLL_S = 0.3
 RECENT = 1_000
-"""Events of a run that are kept encoded, at least, while it has streams."""
+"""Minimum number of newest events of a run that are kept encoded while the run has streams."""
 HEARTBEAT_S = 4
 """Heartbeat interval, below idle timeouts of common clients (5 s) and proxies (15 s and more)."""
 RETRY_MS = 1000
@@ -43,11 +43,11 @@ class RunNews:
     recent: list[bytes] = field(default_factory=list)
     """Encoded events."""
     numbers: list[int] = field(default_factory=list)
-    """Their numbers; pruned ones are left out."""
+    """Numbers of the events in `recent`; pruned events are left out."""
     finished: Run | None = None
     """The run, once it is finished and `recent` has its last event."""
     read_at: float = -math.inf
-    """Time of the event loop's clock."""
+    """Time of the last read, by the event loop's clock."""
     is_reading: bool = False
     streams: int = 0
 
@@ -57,7 +57,7 @@ class RunNews:
         return self.numbers[-1] if self.numbers else self.base or 0
 
     def add(self, items: Sequence[RunEvent]) -> None:
-        """Add what follows; the oldest are forgotten."""
+        """Add newer events, and forget the oldest ones beyond the limit."""
         self.recent.extend(map(_event, items))
         self.numbers.extend(item.number for item in items)
         surplus = len(self.recent) - RECENT
@@ -66,7 +66,7 @@ class RunNews:
             del self.recent[:surplus], self.numbers[:surplus]
 
     def since(self, after: int) -> bytes | None:
-        """Return the events above `after`, empty without one; None where they are forgotten."""
+        """Return the encoded events numbered above `after`; None if some of them are forgotten."""
         if self.base is None:
             return b""
         if after < self.base:
@@ -77,7 +77,7 @@ class RunNews:
 class Streams:
     """The open event streams.
 
-    Those of one run share their looks at the database, and what they find.
+    The streams of one run share its database reads and their results.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Streams:
 
     @contextlib.contextmanager
     def of(self, run_id: str) -> Iterator[RunNews]:
-        """Count an open stream of a run."""
+        """Count an open stream of a run while the block runs, and yield the run's news."""
         news = self._news.setdefault(run_id, RunNews())
         self.open += 1
         news.streams += 1
@@ -130,7 +130,7 @@ async def stream_events(
 ) -> EventSourceResponse:
     """Stream a run's events until it is finished and everything was sent.
 
-    The stream ends within a heartbeat where its token or session is revoked, expires or signs out.
+    The stream ends within a heartbeat after its token or session is revoked, expires or signs out.
     """
     seen = after if last_event_id is None else last_event_id
     return EventSourceResponse(
@@ -146,7 +146,7 @@ async def follow(
 ) -> AsyncIterator[ServerSentEvent | bytes]:
     """Stream events numbered above `after`; send `end` once the run finishes.
 
-    The stream ends without it where `is_allowed`, asked once a heartbeat, says no.
+    The stream ends without `end` if `is_allowed`, called once per heartbeat, returns False.
     """
     with streams.of(run_id) as news:
         yield ServerSentEvent(comment="here", retry=RETRY_MS)
@@ -174,7 +174,7 @@ async def follow(
 
 
 async def _refresh(context: Context, run_id: str, news: RunNews) -> None:
-    """Read what is new, unless another stream does so or has just done so."""
+    """Read new events, unless another stream is reading them or has just read them."""
     if news.is_reading or anyio.current_time() - news.read_at < POLL_S / 2:
         return
     news.is_reading = True
@@ -191,7 +191,7 @@ async def _refresh(context: Context, run_id: str, news: RunNews) -> None:
 
 
 def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent]]:
-    """Read the run before its events, so that its state is never newer than these."""
+    """Read the run before its events, so that its state is never newer than the events."""
     run = find_run(context.stores, run_id)
     return run, context.stores.run_events.after(run_id, after)
 

@@ -37,7 +37,7 @@ class ApprovalRequest(RequestModel):
 
     gate: Filled
     verdict: Word = ""
-    """``V-0001``; the gate's newest one by default."""
+    """Id of the verdict, ``V-0001``; the gate's newest verdict by default."""
 
 
 _WAIVE: dict[str, Example] = {
@@ -92,7 +92,7 @@ def list_waivers(
 def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
     """Request a waiver of one rule; the waiver counts once another person approves it.
 
-    It is shown in every verdict that it changes.
+    Every verdict that the waiver changes shows it.
     """
     asked = request_waiver(context, body, author=caller)
     return _waiver(context, asked, at=context.clock.now())
@@ -100,7 +100,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
 @writing.post("/waivers/{waiver_id}/approve")
 def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
-    """Approve another person's waiver; idempotent, and 409 where somebody else approved it."""
+    """Approve another person's waiver; idempotent. 409 if a third person has approved it."""
     approved = approve_waiver(context, waiver_id, by=caller)
     return _waiver(context, approved, at=context.clock.now())
 
@@ -165,13 +165,13 @@ def get_keyring(context: ContextDep) -> Response:
 
 @keeping.post("/keys/rotate", status_code=201)
 def rotate_keys(context: ContextDep) -> KeyResponse:
-    """Create a signing key; the previous one is retired, and still verifies its verdicts."""
+    """Create a signing key, and retire the previous key, which still verifies its verdicts."""
     return key_answer(rotate_key(context), context.clock.now())
 
 
 @keeping.post("/keys/{key_id}/retire")
 def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
-    """Retire a key now; idempotent."""
+    """Retire a signing key now; idempotent."""
     return key_answer(retire_key(context, key_id), context.clock.now())
 
 

@@ -74,13 +74,13 @@ class PolicyRequest(RequestModel):
     """A policy for a gate."""
 
     policy: Policy
-    """Text of a policy file, or the same as an object."""
+    """Text of a policy file, or the same document as an object."""
     name: str = Field(default="policy", min_length=1, max_length=200)
     """File name of the policy, for messages."""
 
 
 def _is_written_out(value: object) -> object:
-    """Require text: numbers would be parsed as seconds since 1970."""
+    """Return the value if it is text, because a number would be parsed as seconds since 1970."""
     if isinstance(value, str) and not value.strip().lstrip("+-").replace(".", "").isdecimal():
         return value
     raise ValueError("must be a time with its zone, as 2026-01-20T12:00:00Z")
@@ -106,7 +106,8 @@ class EvaluateRequest(RequestModel):
     The present one by default.
     """
     policy: Policy | None = None
-    """A policy to decide by, which becomes the gate's with the verdict; a refused call stores none.
+    """A policy to evaluate with; it is stored as the gate's policy together with the verdict. A
+    refused call stores neither.
     """
     name: str = Field(default="policy", min_length=1, max_length=200)
     """File name of the policy, for messages."""
@@ -116,13 +117,13 @@ class DryRunRequest(RequestModel):
     """Parameters of a dry run; nothing is stored."""
 
     policy: Policy | None = None
-    """A policy; null: the gate's present one."""
+    """The policy to evaluate; null uses the gate's present policy."""
     name: str = Field(default="policy", min_length=1, max_length=200)
     """File name of the policy, for messages."""
     runs: Runs = Field(default=[])
-    """Runs as in an evaluation."""
+    """Run ids, prefixes of them, or ``latest``; empty: the product's newest finished run."""
     now: Moment | None = None
-    """The time of the evaluation; null: now."""
+    """Time of the evaluation; null uses the present time."""
 
     def at(self, now: datetime) -> datetime:
         """Return the time of the evaluation."""
@@ -230,7 +231,7 @@ def evaluate(
 
 @reading.post("/gates/{name}/dry-run")
 def dry_run_gate(context: ContextDep, name: GateName, body: DryRun = None) -> Verdict:
-    """Evaluate without storing or signing."""
+    """Evaluate a policy on runs, without storing or signing the verdict."""
     asked = body or DryRunRequest()
     policy = asked.policy if asked.policy is not None else find_policy(context, name).text
     runs = [resolve_run(context, run) for run in asked.runs]

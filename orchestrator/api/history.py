@@ -43,12 +43,12 @@ class MatchRequest(RequestModel):
     """Two runs whose tests are compared."""
 
     old_run: Filled
-    """A run's id, a prefix of it, or ``latest``."""
+    """The older run: its id, a prefix of it, or ``latest``."""
     new_run: Filled
 
 
 class AliasDecisionRequest(RequestModel):
-    """An empty body: the decision is in the path, the author is the caller."""
+    """An empty body: the path names the decision, and the caller is the author."""
 
 
 _NOTHING: dict[str, Example] = {"nothing": {"summary": "Nothing", "value": {}}}
@@ -135,14 +135,14 @@ def list_aliases(
     product: ProductQuery = None,
     state: AliasState | None = None,
 ) -> NumberedPageResponse[Alias]:
-    """List aliases in the order of their suggestion: suggested, confirmed and rejected."""
+    """List suggested, confirmed and rejected aliases, in the order of their suggestion."""
     found = context.stores.aliases.list(product=product, state=state, page=page)
     return NumberedPageResponse(items=found, next=found.next)
 
 
 @writing.post("/aliases")
 def match_tests(context: ContextDep, body: Match) -> Matching:
-    """Compare the tests of two runs; possible aliases are suggested, and nothing is merged."""
+    """Compare the tests of two runs, and store possible aliases as suggestions."""
     old, new = resolve_run(context, body.old_run), resolve_run(context, body.new_run)
     return suggest_aliases(context, old, new)
 
@@ -151,7 +151,7 @@ def match_tests(context: ContextDep, body: Match) -> Matching:
 def confirm_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> Alias:
-    """Confirm that two names are one test: its history and its counts follow."""
+    """Confirm that two names are one test, which joins their histories and counts."""
     return _decide(context, alias_id, AliasState.CONFIRMED, caller)
 
 
@@ -159,7 +159,7 @@ def confirm_alias(
 def reject_alias(
     context: ContextDep, alias_id: AliasId, caller: CallerDep, body: Decide = None
 ) -> Alias:
-    """Reject an alias: it is not suggested again."""
+    """Reject an alias, so that it is not suggested again."""
     return _decide(context, alias_id, AliasState.REJECTED, caller)
 
 
@@ -217,7 +217,7 @@ def get_benchmark_series(
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
 ) -> ListResponse[BenchmarkSeries]:
-    """Return a benchmark over the newest runs with its change points, which block no release."""
+    """Return a benchmark's series over the newest runs; its change points block no release."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
         raise NotFoundError(

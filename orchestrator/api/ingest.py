@@ -1,6 +1,6 @@
 """Ingest: uploads of other programs' results, as an archive or a single file.
 
-The body is the file itself, not a form: ``curl -X POST -T results.tar.gz`` streams it as it is.
+The body is the file itself and no form: ``curl -X POST -T results.tar.gz`` streams the file.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _PIECE_BYTES = 1024 * 1024
 async def received(
     request: Request, digest: str | None, *, limit_bytes: int, scratch: Path
 ) -> AsyncIterator[Path]:
-    """Receive the whole body, of a given digest, into a temporary file for the block.
+    """Receive the whole body into a temporary file, which exists while the block runs.
 
-    The file is below `scratch`, in a folder that only its owner can read.
+    The file is in a folder below `scratch` that only its owner can read.
 
-    Raises BodyTooLargeError, DigestMismatchError, SpoolFullError, or ClientDisconnect when the
-    upload is cut off; the file is gone then, too.
+    Raises BodyTooLargeError, DigestMismatchError if the body does not have the given digest,
+    SpoolFullError, or ClientDisconnect if the upload is cut off; the file is removed then, too.
     """
     folder = await run_in_threadpool(
         tempfile.TemporaryDirectory, prefix="seatrial-upload-", dir=scratch
@@ -143,7 +143,7 @@ async def ingest(
 ) -> IngestResponse:
     """Create a finished run of one cell from files of other programs, or add the cell to a run.
 
-    The same content again answers the same run.
+    A repeated upload of the same content returns the same run.
     """
     _check_form(request)
     async with received(

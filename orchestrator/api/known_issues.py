@@ -37,7 +37,7 @@ class KnownIssueRequest(RequestModel):
     title: Filled
     owner: Filled
     expires: date
-    """The last day on which it applies."""
+    """The last day on which the issue applies."""
     match: IssueMatch
     scope: IssueScope = IssueScope()
     url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""

@@ -27,7 +27,7 @@ class LogResponse(ResponseModel):
 
     text: str
     next: int
-    """Byte offset of the next piece."""
+    """Byte offset at which the next piece begins."""
     done: bool
     """Whether the log is complete."""
 
@@ -75,7 +75,7 @@ def read_log(
 
 
 def _cut(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """Return the text, and the number of bytes at its end of an incomplete character."""
+    """Return the text, and the number of bytes of an incomplete character at its end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     return text, len(decoder.getstate()[0])

@@ -39,8 +39,8 @@ def list_machines(
 def terminate_all(context: ContextDep) -> StopReport:
     """The emergency stop: cancel every run, and end every machine of the project now.
 
-    It goes by the clouds' lists, not by the ledger: machines of other controllers of the project
-    end too. A machine whose launch is under way appears later; send it again until `items` is
+    The machines are those in the clouds' inventories, also those of other controllers of the
+    project. A machine whose launch is under way appears later: repeat the request until `items` is
     empty.
     """
     return stop_everything(context)

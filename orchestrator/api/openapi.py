@@ -1,6 +1,6 @@
 """The OpenAPI description with problem documents, and its page.
 
-Everything the page loads is served from here and pinned by hash in ``vendor.json``.
+The controller serves every file that the page loads; ``vendor.json`` has their hashes.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs")
 def show_docs() -> Response:
-    """Return the page."""
+    """Return the HTML page of the API description."""
     headers = {"Content-Security-Policy": POLICY}
     return FileResponse(STATIC / "docs.html", media_type="text/html", headers=headers)
 
 
-# A function of the module: FastAPI keeps every endpoint for good, and with it what it closes over.
+# Not a closure: FastAPI keeps every endpoint for good, and with it everything that it refers to.
 @router.get("/openapi.json")
 async def openapi_json(request: Request) -> Response:
-    """Return the description."""
+    """Return the OpenAPI description as JSON."""
     return JSONResponse(request.app.openapi())
 
 
 def install(app: FastAPI) -> None:
-    """Serve the description and its page."""
+    """Add the routes of the description and its page to the application."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -87,7 +87,7 @@ def install(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return OpenAPI in which every operation may answer with a problem document."""
+    """Return the OpenAPI description, with problem documents as responses of every operation."""
     document = get_openapi(
         title="Seatrial", version=app.version, description=_ABOUT, routes=app.routes
     )

@@ -50,7 +50,7 @@ async def put_payload_archive(
 
 @reading.get("/payloads/{sha256}")
 def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
-    """Return the manifest of an uploaded payload; its bytes are not handed out."""
+    """Return the manifest of an uploaded payload; its archive cannot be downloaded."""
     found = _known(context, sha256)
     if found is None:
         raise NotFoundError(f"payload {sha256} was not uploaded")
@@ -59,7 +59,7 @@ def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
 
 @reading.head("/payloads/{sha256}", response_class=Response)
 def head_payload(context: ContextDep, sha256: Digest) -> None:
-    """Answer whether a payload is stored already."""
+    """Return 200 if the payload is stored, else 404."""
     get_payload(context, sha256)
 
 
@@ -83,13 +83,13 @@ async def put_subject_wheel(
 
 
 def _known(context: Context, digest: str) -> StoredPayload | None:
-    """Return the payload if its bytes are stored too."""
+    """Return the payload if its archive is stored too, else None."""
     found = context.stores.payloads.get(digest)
     return found if found is not None and context.blobs.has(digest) else None
 
 
 def to_payload_response(payload: StoredPayload) -> PayloadResponse:
-    """Return an uploaded payload."""
+    """Return the response of an uploaded payload."""
     manifest = payload.manifest
     return PayloadResponse(
         digest=payload.digest,

@@ -1,4 +1,4 @@
-"""Prometheus metrics, in registries without the default process metrics."""
+"""Prometheus metrics of requests and of the database, without the default process metrics."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ router = APIRouter(
 
 
 class RequestFigures:
-    """Counts requests of an application by operation, since paths are unbounded."""
+    """Counts requests of an application by operation, because the number of paths is unbounded."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -94,7 +94,7 @@ class CountRequests:
         self._figures = figures
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer as the application does; count the request when the answer begins."""
+        """Answer as the application does, and count the request when the response begins."""
         begun = time.monotonic()
 
         async def counted(message: Message) -> None:

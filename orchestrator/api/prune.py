@@ -1,4 +1,4 @@
-"""Pruning: what would go, and removing it."""
+"""Pruning: preview and prune."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PruneRequest(RequestModel):
     """Body of a prune; without `days` only the retention policy is applied."""
 
     days: int | None = Field(default=None, ge=1, le=_MOST_DAYS)
-    """Nothing is kept for longer, except for what the policy keeps for ever."""
+    """Maximum days that anything is kept, except for data that the policy keeps for ever."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -51,11 +51,11 @@ def preview_prune(
 
 @router.post("/prune")
 async def prune_now(context: ContextDep, request: Request, body: PruneBody) -> PruneReport:
-    """Prune for about 20 seconds; send it again until `is_complete`.
+    """Prune for about 20 seconds; repeat the request until `is_complete`.
 
-    A client that disconnects ends it after its current short step. It may be repeated. Results,
-    verdicts with what replays them, leases, costs, transitions, known issues and approvals are
-    never removed.
+    If the client disconnects, pruning ends after the current short step. Results, verdicts with the
+    evidence to replay them, leases, costs, transitions, known issues and approvals are never
+    removed.
     """
     stopped = threading.Event()
     watch = asyncio.create_task(_disconnection(request, stopped))
@@ -67,7 +67,7 @@ async def prune_now(context: ContextDep, request: Request, body: PruneBody) -> P
 
 
 async def _disconnection(request: Request, stopped: threading.Event) -> None:
-    """Set the event when the client disconnects; the body was read before."""
+    """Set the event when the client disconnects; the body must be read already."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     stopped.set()

@@ -62,7 +62,7 @@ def list_quarantine_suggestions(
     context: ContextDep,
     product: Annotated[str, Query(description="The payload's name", max_length=300)],
 ) -> ListResponse[SuggestedQuarantine]:
-    """List recently failing tests that are flaky by their history. Nothing is quarantined."""
+    """List recently failing tests that are flaky by their history. Quarantines none of them."""
     found = suggest_quarantines(context, product)
     return ListResponse(items=list(found))
 

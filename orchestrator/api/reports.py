@@ -36,7 +36,7 @@ MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "json": "application/json",
 }
-"""Media types by format."""
+"""Media types of reports by format."""
 _DOCUMENTS: dict[int | str, dict[str, Any]] = {
     200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}
 }
@@ -104,7 +104,7 @@ def _report(
 def list_report_plots(
     context: ContextDep, run_id: RunId, kind: str, cell: CellQuery = None
 ) -> ListResponse[PlotResponse]:
-    """List the plots that a report's Markdown links; its HTML embeds them."""
+    """List the plots that a report's Markdown links to; its HTML contains them."""
     evidence = _evidence(context, run_id, kind, cell)
     drawn = context.draw(kind, evidence, cell)
     return ListResponse(items=[PlotResponse(path=path, svg=svg) for path, svg in drawn.items()])
@@ -134,12 +134,12 @@ linting = APIRouter(
 
 
 class LintRequest(RequestModel):
-    """Documents, and the run that they describe."""
+    """Documents to lint, and the run that they describe."""
 
     documents: tuple[ForeignDocument, ...] = Field(min_length=1, max_length=MOST_DOCUMENTS)
-    """Documents; several are compared with each other too."""
+    """Documents to lint; several documents are compared with each other too."""
     run: Annotated[str | None, Field(max_length=200)] = None
-    """A run whose results the documents are compared with: its id, or a prefix of it."""
+    """Id, or a prefix of it, of the run whose results the documents are compared with."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -171,7 +171,7 @@ def lint_documents(context: ContextDep, body: Lint) -> LintResponse:
 
 
 def _named(documents: tuple[ForeignDocument, ...]) -> list[ForeignDocument]:
-    """Number documents of equal names."""
+    """Return the documents, with numbers added to equal names."""
     seen: dict[str, int] = {}
     named = []
     for document in documents:
@@ -188,7 +188,7 @@ _MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjs
 _RUN = TypeAdapter(RunResponse)
 _TEST = TypeAdapter(TestResponse)
 _CHUNK = 65_536
-"""Minimum characters of a chunk."""
+"""Minimum number of characters of a chunk."""
 
 exporting = APIRouter(
     tags=["exports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
@@ -235,7 +235,7 @@ def _encoded(pieces: Iterator[str]) -> Iterator[bytes]:
 
 
 def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
-    """Yield the run as in `show`, with every test by cell under ``tests``."""
+    """Yield the JSON of `show`, with the tests of every cell under ``tests``."""
     shown = _RUN.dump_python(run_answer(evidence.record), mode="json")
     shown["cells"] = [one for one in shown["cells"] if cell is None or one["id"] == cell]
     yield json.dumps(shown)[:-1] + ', "tests": {'

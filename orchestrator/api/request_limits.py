@@ -1,4 +1,4 @@
-"""Bounds of what a credential or an address may ask of a port in a minute, and of how many wait."""
+"""Limits of a port: requests per credential or address in a minute, and waiting requests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from orchestrator.application.credentials import (
 WINDOW_S = 60
 _HEALTH = frozenset({"/healthz", "/readyz"})
 _KEPT = 10_000
-"""Maximum counted clients; the ones that came first are forgotten."""
+"""Maximum number of counted clients and accepted secrets; the oldest ones are forgotten."""
 MOST_WAITING = 96
-"""Reads that may wait for the beginning of their answers: about a second of a controller's work."""
+"""Maximum reads that wait for their responses to begin: about a second of a controller's work."""
 _READS = frozenset({"GET", "HEAD"})
 _STREAM = re.compile(r".*/runs/[^/]+/events")
-"""Many begin at once where a controller starts again; each then costs little."""
+"""Paths of event streams, which do not count as waiting: many begin at once when a controller
+restarts, and each costs little.
+"""
 _BUSY = "too many requests wait for their answers; send this one again in a second"
 _IPV6_NETWORK = 64
 """Bits of an IPv6 address that belong to one subscriber."""
@@ -47,14 +49,14 @@ class _Count:
 
 @dataclass(slots=True)
 class _Counts:
-    """What each client has used of a limit in its present minute."""
+    """Counts by client in its present minute, and their limit."""
 
     name: str
     limit: int
     known: dict[str, _Count] = field(default_factory=dict)
 
     def of(self, client: str, at: datetime) -> _Count:
-        """Return the client's count, a new one after a minute."""
+        """Return the client's count of the present minute."""
         count = self.known.pop(client, None)
         if count is None or not 0 <= (at - count.began).total_seconds() < WINDOW_S:
             count = _Count(at)
@@ -64,7 +66,7 @@ class _Counts:
         return count
 
     def is_used_up(self, count: _Count) -> bool:
-        """Whether the client has to wait."""
+        """Whether the count has reached the limit."""
         return count.used >= self.limit
 
     def headers(self, count: _Count, at: datetime) -> dict[str, str]:
@@ -81,13 +83,15 @@ def _wait_s(count: _Count, at: datetime) -> int:
 
 
 class RequestLimits:
-    """Answers 429 to a client that has used up its minute, in place of an application.
+    """Answers 429 or 503 in place of an application.
 
-    A read that would wait behind too many others gets 503 at once, instead of a late answer.
+    The response is 429 for a client that has used up the limit of a minute, and 503 for a read that
+    would wait behind too many others.
 
-    A credential that was accepted counts for itself. Everything else counts for the address: a
-    credential that is not known yet, and each one that is refused, wherever in the request it came.
-    Only secrets that somebody has chosen are refused unseen: 256 random bits cannot be guessed.
+    Requests with an accepted credential are counted by credential. All other requests, and each
+    refused credential anywhere in a request, are counted by address. Above the limit of refused
+    credentials, a secret is not checked, unless it has 256 random bits, because that cannot be
+    guessed.
     """
 
     def __init__(
@@ -104,9 +108,9 @@ class RequestLimits:
         Args:
             app: The application.
             now: The clock.
-            requests: Maximum requests in a minute.
-            guesses: Maximum refused credentials of an address in a minute.
-            refuse: Returns what answers a request that was refused.
+            requests: Maximum requests of one client in a minute.
+            guesses: Maximum refused credentials of one address in a minute.
+            refuse: Returns the application that answers a refused request.
         """
         self._app = app
         self._refuse = refuse
@@ -118,7 +122,7 @@ class RequestLimits:
         self.lock = Lock()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer 429 or 503, or as the application does. Checks of health are not counted."""
+        """Answer 429 or 503, or as the application does. Health checks are not counted."""
         if scope["type"] != "http" or scope["path"] in _HEALTH:
             await self._app(scope, receive, send)
             return
@@ -154,19 +158,19 @@ class RequestLimits:
 
 @dataclass(slots=True)
 class _LimitedRequest:
-    """What one request has used of its client's limits."""
+    """Counts one request against its client's limits."""
 
     limits: RequestLimits
     address: str
     taken: dict[str, _Count] = field(default_factory=dict)
-    """Where each credential was counted, by its digest."""
+    """The counts in which each credential was counted, by its digest."""
     refused: _Counts | None = None
     is_waiting: bool = False
     is_busy: bool = False
-    """Whether it is refused since too many wait."""
+    """Whether the request is refused because too many requests wait."""
 
     def wait(self) -> None:
-        """Count as waiting, under the lock. Raises BusyError."""
+        """Count the request as waiting; the caller holds the lock. Raises BusyError."""
         if self.limits.waiting >= MOST_WAITING:
             self.is_busy = True
             raise BusyError(_BUSY)
@@ -174,12 +178,15 @@ class _LimitedRequest:
         self.is_waiting = True
 
     def answer(self) -> None:
-        """Count as answered, under the lock; does nothing the second time."""
+        """Count the request as answered; the caller holds the lock. Idempotent."""
         self.limits.waiting -= self.is_waiting
         self.is_waiting = False
 
     def count(self, counts: _Counts, client: str, what: str) -> _Count:
-        """Count for a client, under the lock. Raises TooManyRequestsError."""
+        """Count the request for a client; the caller holds the lock.
+
+        Raises TooManyRequestsError.
+        """
         at = self.limits.now()
         count = counts.of(client, at)
         if counts.is_used_up(count):
@@ -192,7 +199,7 @@ class _LimitedRequest:
         return count
 
     def headers(self, client: str, status: int) -> dict[str, str]:
-        """Return the headers of a response, under the lock."""
+        """Return the limit headers of the response; the caller holds the lock."""
         at, counts = self.limits.now(), self.limits.requests
         if status == HTTPStatus.TOO_MANY_REQUESTS and self.refused is not None:
             counts = self.refused
@@ -206,7 +213,10 @@ class _LimitedRequest:
         return told
 
     def begins(self, secret: str) -> None:
-        """Count a secret that may be a guess before it is checked. Raises TooManyRequestsError."""
+        """Count a secret before it is checked, if it may be a guess.
+
+        Raises TooManyRequestsError.
+        """
         digest = digest_of(secret)
         with self.limits.lock:
             if digest in self.taken or digest in self.limits.accepted or not can_be_guessed(secret):
@@ -215,7 +225,7 @@ class _LimitedRequest:
             self.taken[digest] = self.count(self.limits.guesses, self.address, what)
 
     def ends(self, secret: str, *, is_accepted: bool) -> None:
-        """Remember whether a secret was accepted; one that was is no guess."""
+        """Store whether a secret was accepted; an accepted secret is not counted as a guess."""
         digest, accepted = digest_of(secret), self.limits.accepted
         with self.limits.lock:
             accepted.pop(digest, None)
@@ -229,9 +239,9 @@ class _LimitedRequest:
 
 
 def _address(scope: Connection) -> str:
-    """Return the client's address; of IPv6 its network, whose every address one client may have.
+    """Return the client's IPv4 address or IPv6 network: a client may have every address of it.
 
-    Whatever else a proxy passes on as an address counts together.
+    Empty for an invalid address that a proxy passes on, so that all of these are counted together.
     """
     address: str = (scope.get("client") or ("",))[0].partition("%")[0]
     if ":" not in address:

@@ -46,18 +46,19 @@ class BisectRequest(RequestModel):
     """Parameters of a bisection."""
 
     minutes: float = Field(default=60.0, gt=0, le=1440, allow_inf_nan=False)
-    """Maximum minutes of the machine for all retests; ending them releases it earlier."""
+    """Maximum minutes of the machine for all retests; when the retests are ended, it is released.
+    """
 
 
 class RetestRequest(RequestModel):
     """A revision to retest."""
 
     subject: str = Field(pattern="^[0-9a-f]{64}$")
-    """Digest of its uploaded wheel."""
+    """Digest of the revision's uploaded wheel."""
     version: str = Field(default="", max_length=200)
     """Version of the wheel, where it differs from the matrix's."""
     changed: str = Field(default="", max_length=200)
-    """For a person: ``revision 1a2b3c4``."""
+    """The change in words, for a person: ``revision 1a2b3c4``."""
     tests: dict[str, list[str]] = Field(default_factory=dict)
     """Node ids by job; by default all failed tests of the cell."""
     times: int = Field(default=2, ge=1, le=20)
@@ -84,7 +85,7 @@ class ConfirmationRunRequest(RequestModel):
 
     @property
     def usd(self) -> Decimal:
-        """Return the cost as a number."""
+        """Return `max_usd` as a number."""
         return Decimal(self.max_usd)
 
 
@@ -124,7 +125,7 @@ def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
 def add_retest(
     context: ContextDep, cell: CellDep, key: KeyHeader, body: RequestedRetest
 ) -> RetestSessionResponse:
-    """Retest another revision on the cell's waiting machine; idempotent by key."""
+    """Request a retest of a revision on the cell's waiting machine; idempotent by key."""
     if not context.blobs.claim(body.subject):
         raise missing_upload(context, RunPart.SUBJECT, body.subject)
     return retest_session_response(ask_retest(context, cell, body.ask(key)))
@@ -170,7 +171,7 @@ def bisect(
 def start_confirmation_run(
     context: ContextDep, run_id: RunId, body: ConfirmationRun
 ) -> ConfirmationRunResponse:
-    """Repeat failures on another machine of the platform; idempotent."""
+    """Launch a confirmation run, which repeats failures on another machine; idempotent."""
     return ConfirmationRunResponse(run=request_confirmation_run(context, run_id, max_usd=body.usd))
 
 

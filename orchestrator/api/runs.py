@@ -110,7 +110,9 @@ class RunRequest(RequestModel):
     """A matrix to launch, with its uploads."""
 
     matrix: Matrix
-    """Text of a matrix file, or the same as an object; ``GET /schema/matrix`` describes it."""
+    """Text of a matrix file, or the same document as an object; its schema is at ``GET
+    /schema/matrix``.
+    """
     name: str = Field(default="matrix", min_length=1, max_length=200)
     """File name of the matrix, for messages."""
     payload: str = Field(default=BUILTIN, pattern=f"^({BUILTIN}|[0-9a-f]{{64}})$")
@@ -124,10 +126,11 @@ class RunRequest(RequestModel):
     retests: RetestLimits | None = None
     """Options for retests; null for none."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
-    """Jobs with identical inputs that passed no longer ago are not run; null runs all."""
+    """Jobs that passed with identical inputs within so many hours are not run; null runs all jobs.
+    """
 
     commit: Commit = Field(default_factory=Commit)
-    """Shown with the run, and what runs can be listed by."""
+    """The tested commit: shown with the run, and a filter of lists of runs."""
     untrusted: bool = False
     """Whether the code is untrusted: it gets no secrets, and its results decide nothing."""
 
@@ -215,7 +218,7 @@ def plan(
 ) -> Plan:
     """Plan a launch: cells, places, and the maximum cost. Launches nothing.
 
-    A check of hosts leaves the agent's archive in their work folders, as a run does.
+    A check of hosts stores the agent's archive in their work folders, as a run does.
     """
     return plan_run(context, body.order(), with_hosts=check_hosts)
 
@@ -238,7 +241,7 @@ def list_runs(
     branch: Annotated[str, Query(max_length=250)] = "",
     author: Annotated[str, Query(max_length=200)] = "",
 ) -> PageResponse[RunSummary]:
-    """Runs, newest first; of a commit, a branch or an author only."""
+    """List runs, newest first; optionally only those of a commit, a branch or an author."""
     at = context.clock.now()
     asked = RunsAsked(commit=commit, branch=branch, author=author)
     listed, cursor = listing.list_runs(
@@ -365,7 +368,7 @@ def list_annotations(
 def create_annotations(
     context: ContextDep, request: Request, response: Response, run_id: RunId, body: Annotations
 ) -> ListResponse[CheckedAnnotation]:
-    """Store annotations, each once. A finished run's reports are published again."""
+    """Store annotations, each once, and publish a finished run's reports again."""
     stated = add_annotations(context, run_id, body.annotations)
     response.headers["Location"] = str(request.app.url_path_for("list_annotations", run_id=run_id))
     if not stated.added:

@@ -1,4 +1,4 @@
-"""What RFC 9110 asks of every GET: HEAD answers as it does, and `If-None-Match: *` with 304."""
+"""Rules of RFC 9110 for reads: HEAD answers as GET, and `If-None-Match: *` is answered 304."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _OF_A_BODY = (b"content-length", b"content-type", b"content-encoding", b"content
 
 
 class HeadAsGet:
-    """Answers HEAD as GET would be answered, without the body, where no route takes HEAD itself."""
+    """Answers HEAD as GET without the body, if no route handles HEAD itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Pass the request on; one whose method is refused again, as GET."""
+        """Pass the request on; if HEAD is refused as a method, pass it on again as GET."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
@@ -43,13 +43,13 @@ class HeadAsGet:
 
 
 class NoneMatchAny:
-    """Answers 304 to `If-None-Match: *` where there is a representation (RFC 9110, 13.1.2)."""
+    """Answers 304 to `If-None-Match: *` if the application answers 200 (RFC 9110, 13.1.2)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Pass the request on; a read of what exists is answered without it."""
+        """Pass the request on; answer 304 to a read with that header if the resource exists."""
         is_read = scope["type"] == "http" and scope["method"] in _SAFE
         if not is_read or Headers(scope=scope).get("if-none-match", "").strip() != "*":
             await self._app(scope, receive, send)
@@ -69,6 +69,6 @@ class NoneMatchAny:
 
 
 async def _end(send: Send, start: Message) -> None:
-    """End an answer after its headers: a stream of events need not end by itself."""
+    """End a response after its headers, because an event stream would not end by itself."""
     await send(start)
     await send({"type": "http.response.body", "body": b""})

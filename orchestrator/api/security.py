@@ -44,10 +44,10 @@ _SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
-    """Return the check of requests on TCP ports, by API token or browser session.
+    """Return the guard of TCP ports, which accepts API tokens and browser sessions.
 
-    The check raises UnauthenticatedError without a valid credential, and ForbiddenError for a
-    smaller scope than the needed one.
+    The guard raises UnauthenticatedError without a valid credential, and ForbiddenError if its
+    scope does not include the needed one.
     """
 
     def check(given: Credential | None, needed: Scope) -> Caller:
@@ -63,15 +63,15 @@ def token_guard(context: Context) -> Guard:
 
 
 def credential_of(request: Request) -> Credential | None:
-    """Return the request's credential: a token, or a session for read-only browsers."""
+    """Return the request's credential: a token, or for safe methods also a session; else None."""
     given = any_credential_of(request)
     if given is not None and given.is_session and request.method not in _SAFE:
-        return None  # another site can make a browser send its cookies
+        return None  # another site can make a browser send a request with our cookie
     return given
 
 
 def any_credential_of(request: Request) -> Credential | None:
-    """Return the request's credential: a token, or without one a session."""
+    """Return the request's credential: a token, else a session, else None."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return Credential(secret.strip()) if secret.strip() else None
@@ -94,8 +94,8 @@ def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -
     """Return a route class that checks the scope before the body is read.
 
     Args:
-        needed: The scope.
-        body_limit_bytes: Of the body, which is read here; None leaves reading to the route.
+        needed: The scope that a caller must have.
+        body_limit_bytes: Maximum size of the body, which is buffered; None: the route reads it.
     """
 
     class Secured(APIRoute):
@@ -128,7 +128,10 @@ async def _with_body(request: Request, limit_bytes: int) -> Request:
 
 
 async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the body. Raises BodyTooLargeError, at once where its length was announced."""
+    """Yield the body in pieces.
+
+    Raises BodyTooLargeError, at once if the declared length is too large.
+    """
     refusal = f"at most {limit_bytes} bytes are taken here"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:19]) > limit_bytes:
@@ -145,7 +148,7 @@ class HostNameCheck:
     """Rejects requests for another host name (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:
-        """`allowed` are host names without a port, in addition to the loopback's."""
+        """Store the host names to accept, without ports, in addition to the loopback's."""
         self._app = app
         self._allowed = {_bracketed(name.lower()) for name in allowed}
 
@@ -184,4 +187,4 @@ def _caller(request: Request) -> Person:
 
 
 CallerDep = Annotated[Person, Depends(_caller)]
-"""Identity of the caller; names in a body are ignored for it."""
+"""Identity of the caller, from the credential and never from names in a body."""

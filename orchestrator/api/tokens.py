@@ -23,11 +23,11 @@ class TokenRequest(RequestModel):
     """A token to create."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
-    """Name of its user."""
+    """Name of the token's owner."""
     scope: Literal["read", "run", "gate", "admin"]
-    """Each includes the ones before it."""
+    """Scope of the token; each scope includes the ones before it."""
     days: int | None = Field(default=90, ge=1, le=3650)
-    """Days until it expires; null for never."""
+    """Days until the token expires; null: it does not expire."""
 
     @property
     def wanted(self) -> Scope:
@@ -59,7 +59,7 @@ def list_tokens(context: ContextDep, page: PageDep) -> PageResponse[Token]:
 
 @router.post("/tokens", status_code=201)
 def create_token(context: ContextDep, body: TokenBody) -> NewToken:
-    """Create a token. Only this answer has the secret."""
+    """Create a token. Only this response has the secret."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
     return extended(NewToken, token, secret=secret)
 
@@ -91,6 +91,6 @@ def list_sessions(context: ContextDep, page: PageDep) -> PageResponse[BrowserSes
 
 @session_router.delete("/sessions/{session_id}", status_code=204, response_class=Response)
 def revoke_session(context: ContextDep, session_id: str) -> None:
-    """Revoke a browser session: the browser has to sign in again."""
+    """Revoke a browser session, so that the browser has to sign in again."""
     if not browser_sessions.revoke_session(context, session_id):
         raise NotFoundError(f"there is no session {session_id!r}; GET /api/v1/sessions lists them")

@@ -29,13 +29,13 @@ class CellTests:
     """Tests of a cell by job, as `normal_nodeid`."""
 
     collected: Mapping[str, Tests]
-    """All but modules that skipped themselves, which hide tests."""
+    """Collected tests, without modules that skipped themselves, because these hide tests."""
     ran: Mapping[str, Tests]
     passed: Mapping[str, Tests]
 
     @classmethod
     def from_facts(cls, tests: Iterable[TestFact]) -> CellTests:
-        """Return the tests of pytest."""
+        """Return the tests that pytest reported."""
         collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
         for test in tests:
             name = normal_nodeid(test.nodeid)
@@ -50,7 +50,7 @@ class CellTests:
 
     @classmethod
     def from_jobs(cls, jobs: Iterable[JobRecord]) -> CellTests:
-        """Return what commands report about themselves, as tests."""
+        """Return the checks, metrics and exits of finished commands, as tests."""
         collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
         for job in (job for job in jobs if job.kind != "suite" and job.outcome in FINAL):
             checks = {f"{CHECK}{one.name}": one.outcome for one in job.checks}
@@ -62,7 +62,7 @@ class CellTests:
         return cls(collected, ran, passed)
 
     def only(self, is_kept: Callable[[str, str], bool]) -> CellTests:
-        """Return the tests of which this is true, by job and name."""
+        """Return the tests for which `is_kept`, called with job and name, returns True."""
         return CellTests(
             *(
                 {
@@ -85,7 +85,7 @@ NO_TESTS = CellTests({}, {}, {})
 
 
 def union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Tests]:
-    """Return by job the tests of either, each as often as the one that has it oftener."""
+    """Return, by job, the tests of both; each counts as often as where it occurs most."""
     return {job: one.get(job, Counter()) | other.get(job, Counter()) for job in {**one, **other}}
 
 
@@ -103,12 +103,12 @@ def node_ids(tests: Iterable[TestFact]) -> dict[str, dict[str, set[str]]]:
 
 
 def own_jobs(cell: CellRecord) -> Sequence[JobRecord]:
-    """Return the jobs whose checks have the names that their programs gave; not ingested ones."""
+    """Return the cell's jobs; none of an ingested cell, whose checks have other names."""
     return cell.jobs if cell.ingested is None else ()
 
 
 def lost_tests(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict[str, Tests]:
-    """Return by job the tests that are not anywhere now."""
+    """Return, by job, the tests of `then` that are not in `anywhere`."""
     lost = {job: tests - anywhere.get(job, Counter()) for job, tests in then.items()}
     return {job: tests for job, tests in lost.items() if tests}
 
@@ -116,7 +116,7 @@ def lost_tests(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict
 def expected_tests(
     then: Sequence[CellTests], anywhere: CellTests, jobs: frozenset[str]
 ) -> CellTests:
-    """Return what a cell has to have of the tests of earlier cells; see `_expected`."""
+    """Return the tests of earlier cells that a cell must have; see `_expected`."""
     return CellTests(
         _expected([had.collected for had in then], anywhere.collected, jobs),
         _expected([had.ran for had in then], anywhere.ran, jobs),
@@ -127,7 +127,7 @@ def expected_tests(
 def _expected(
     then: Sequence[Mapping[str, Tests]], anywhere: Mapping[str, Tests], jobs: frozenset[str]
 ) -> dict[str, Tests]:
-    """Return by job what a cell has to have of the tests of earlier cells.
+    """Return, by job, the tests of earlier cells that a cell must have.
 
     For one earlier cell, these are all its tests. For several, whose present names are unknown,
     these are the tests that each of them with the job had, and the tests that no present cell has.

@@ -36,7 +36,7 @@ def _renamed(context: Context, product: str) -> Mapping[str, str]:
 
 _PLACE = (("image", ("image_name", "image_id")), ("instance type", ("instance_type",)))
 STACK = frozenset({"torch", "runtime", "device driver", "device name", "device compute capability"})
-"""Traits that make a difference in speed not one of the subject alone."""
+"""Properties that affect the speed: if they differ, so may the speed, whatever the subject."""
 _RANK = (
     "torch", "runtime", "device driver", "device name", "device compute capability", "devices",
     "image", "instance type", "python", "os",
@@ -45,7 +45,7 @@ _RANK = (
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """A cell and its counterpart; one of both may be missing."""
+    """A cell of the earlier run and its counterpart in the later run; one may be missing."""
 
     before: Cell | None
     after: Cell | None
@@ -68,7 +68,7 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentProperty:
-    """A property of the environment, on both sides."""
+    """A property of the environment, with its values in both runs."""
 
     what: str
     before: str
@@ -79,7 +79,7 @@ class EnvironmentProperty:
 
     @property
     def is_known(self) -> bool:
-        """Whether both sides are known."""
+        """Whether both values are known."""
         return bool(self.before and self.after)
 
     @property
@@ -89,7 +89,7 @@ class EnvironmentProperty:
 
     @property
     def is_package(self) -> bool:
-        """Whether the trait is the version of a package."""
+        """Whether the property is the version of a package."""
         return self.what.startswith(PACKAGE)
 
 
@@ -140,7 +140,7 @@ def _by(
 
 
 def _only(key: Callable[[Cell], Hashable], cells: Sequence[Cell]) -> dict[Hashable, Cell]:
-    """Return cells whose key is unique; None is no key."""
+    """Return the cells whose key is unique, by key; cells with the key None are left out."""
     keys = [key(cell) for cell in cells]
     pairs = zip(keys, cells, strict=True)
     return {k: cell for k, cell in pairs if k is not None and keys.count(k) == 1}
@@ -158,9 +158,9 @@ def _machine(plan: CellPlan) -> Hashable:
 def traits_of(
     facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment], subject: str
 ) -> tuple[EnvironmentProperty, ...]:
-    """Return the environments of both sides by property: the stack first, then packages.
+    """Return the properties of both environments: the stack first, then packages.
 
-    The subject, a distribution's name, is no part of them.
+    `subject` is the name of a distribution that is left out.
     """
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
@@ -179,7 +179,7 @@ def traits_of(
 def silent_of(
     facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment]
 ) -> tuple[tuple[str, str], ...]:
-    """Return cells with an unknown environment on a side: (name, ``A``, ``B`` or both)."""
+    """Return the pairs with an unknown environment: (name, ``A``, ``B`` or ``A and B``)."""
     found = []
     for one in facing:
         if one.pair is not None:
@@ -191,19 +191,19 @@ def silent_of(
 
 
 def other_stack(traits: Iterable[EnvironmentProperty]) -> frozenset[str]:
-    """Return cells whose sides have different stacks (device, driver, runtime, Python)."""
+    """Return the cells whose two runs had different stacks (device, driver, runtime, Python)."""
     return frozenset(
         cell for trait in traits if trait.differs and trait.what in STACK for cell in trait.cells
     )
 
 
 def _always() -> dict[str, str]:
-    """Return traits that are shown even where they are unknown."""
+    """Return the properties that are shown even if they are unknown, without values."""
     return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
 
 
 def _all_traits(surroundings: CellEnvironment | None, subject: str = "") -> dict[str, str]:
-    """Return all traits; none without an environment event."""
+    """Return all properties by name; empty without an environment event."""
     if surroundings is None or not traits(surroundings.probed):
         return {}
     found = traits_around(surroundings.probed, subject)

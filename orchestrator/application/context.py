@@ -60,7 +60,7 @@ class GatePorts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPorts:
-    """What pruning needs beside the stores."""
+    """Ports of pruning."""
 
     policy: RetentionPolicy
     """How long each thing is kept."""
@@ -72,22 +72,22 @@ class RetentionPorts:
 
 @dataclass(frozen=True, slots=True)
 class SignInPorts:
-    """How people sign in on the dashboard."""
+    """Ports and settings of signing in on the dashboard."""
 
     sessions: SessionLimits = SessionLimits()
     """How long a browser stays signed in."""
     issuer: IdentityProvider | None = None
-    """Where people sign in; None if only tokens do."""
+    """Issuer at which people sign in; None if only tokens are accepted."""
     roles: tuple[tuple[str, Scope], ...] = ()
     """Groups of the issuer with the scope of their members; `*` is everybody."""
     public_url: str = ""
-    """The address of the pages that the issuer sends browsers back to."""
+    """Public URL of the pages, to which the issuer sends browsers back."""
     link: SignInLink | None = None
     """The link that was printed at the start, if any."""
     project: str = ""
-    """The project to sign in to, where the port serves several; else empty."""
+    """The project to sign in to, if the port serves several; else empty."""
     mark: str = ""
-    """What the secrets of its tokens and sessions begin with: see `Settings.mark`."""
+    """Prefix of the secrets of the project's tokens and sessions: see `Settings.mark`."""
 
 
 TOKENS_ALONE = SignInPorts()
@@ -101,7 +101,7 @@ class Render(Protocol):
     ) -> str:
         """Return a report as ``md``, ``html`` or ``json``.
 
-        With `alone` it links no file beside it. Raises ReportRefusedError.
+        With `alone`, the report does not link to other files. Raises ReportRefusedError.
         """
         ...
 
@@ -116,7 +116,7 @@ class Context:
     new_id: NewId
     documents: Documents
     traits: Mapping[str, ProviderTraits]
-    """Every provider by name."""
+    """Traits of every provider by name."""
     provider: Callable[[str], Provider]
     read_payload: Callable[[Path], Manifest]
     """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
@@ -139,7 +139,7 @@ class Context:
     """Stores the built-in payload on the first call; returns its digest."""
     secret: Callable[[str], str | None]
     project: str
-    """The project whose name its cloud resources have as a tag."""
+    """Name of the project, which its cloud resources have as a tag."""
     janitor: Janitor
     """Inventories the project's machines, and ends orphans."""
     similarity: TextSimilarity
@@ -159,11 +159,13 @@ class Context:
     """Ports of pruning."""
     open_workspace: OpenWorkspace
     wheels: Wheels
-    """Chooses the interpreter of an environment."""
+    """Resolves the interpreter and packages of an environment."""
     sign_in: SignInPorts = TOKENS_ALONE
     """Ports of signing in on the dashboard."""
     sole_launcher: str = ""
-    """Who alone may have tokens that launch, as local jobs run as their user; empty: anybody."""
+    """The only person who may have tokens that launch, because local jobs run as their user; empty
+    if anybody may.
+    """
     budgets: tuple[Budget, ...] = ()
     """Budgets across runs; the budget of a single run is in its matrix."""
     locks: Locks = field(default_factory=Locks)
@@ -179,15 +181,15 @@ _OUTSIDE = frozenset(
         "wheels",
     }
 )
-"""Ports that know more than the database does."""
+"""Names of the ports that return data from outside of the database."""
 
 
 @dataclass(slots=True)
 class Sources:
-    """What an answer is made from."""
+    """Sources of the data of a response."""
 
     is_stored: bool = True
-    """Whether it is the database alone."""
+    """Whether all data came from the database."""
 
 
 _SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
@@ -195,7 +197,7 @@ _SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
 
 @contextmanager
 def noting_sources() -> Iterator[Sources]:
-    """Note meanwhile which ports of a `NotedContext` are used, also in worker threads."""
+    """Record whether the block, with its worker threads, uses ports beside the database."""
     sources = Sources()
     token = _SOURCES.set(sources)
     try:
@@ -205,11 +207,11 @@ def noting_sources() -> Iterator[Sources]:
 
 
 class NotedContext(Context):
-    """A context whose use of ports other than the database is noted."""
+    """A context that records the use of ports other than the database."""
 
     @classmethod
     def from_context(cls, context: Context) -> Context:
-        """Return the same context, noted."""
+        """Return a recording context with the ports of `context`."""
         return cls(**{one.name: getattr(context, one.name) for one in fields(context)})
 
     def __getattribute__(self, name: str) -> object:

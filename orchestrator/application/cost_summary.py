@@ -27,7 +27,7 @@ _NOTHING = Decimal(0)
 
 
 class Dimension(StrEnum):
-    """What costs are summed by."""
+    """Dimension by which costs are summed."""
 
     DAY = "day"
     PLATFORM = "platform"
@@ -62,7 +62,7 @@ class Forecast:
 
     schedule: Schedule
     next_at: datetime | None
-    """None while it is paused."""
+    """Time of the next firing; None while the schedule is paused."""
     costs: Sequence[Decimal]
     """Costs of its last firings, latest first."""
 
@@ -79,11 +79,11 @@ class CostSummary:
     total: Sum
     """Cost of settled machines."""
     unsettled: Sequence[Rented]
-    """Number of machines that still exist."""
+    """Machines that still exist."""
     unsettled_usd: Decimal
-    """Their cost so far."""
+    """Cost so far of the machines that still exist."""
     reserved_usd: Decimal
-    """Their maximum cost."""
+    """Maximum cost of the machines that still exist."""
     simulated_usd: Decimal
     by: Mapping[Dimension, Sequence[tuple[str, Sum]]]
     """Days in order; other dimensions by cost, highest first."""
@@ -146,7 +146,7 @@ def forecast(context: Context) -> list[Forecast]:
 
 
 def is_real(one: Rented) -> bool:
-    """Whether it costs real money."""
+    """Whether the machine costs real money."""
     return not one.lease.simulated and one.lease.provider != "fake"
 
 

@@ -1,4 +1,4 @@
-"""Credentials of requests: the watch of their checks, and the link that `serve` prints."""
+"""Credentials of requests: observation of their checks, and the sign-in link of `serve`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from threading import Lock
 from typing import Protocol
 
 _RANDOM = re.compile(r"(?:seatrial_)?(?:([a-z][a-z0-9-]*)\.)?[A-Za-z0-9_-]{43}")
-"""Secrets as tokens, sessions and sign-in links have them: 256 random bits, after the mark of a
-further project.
+"""Secrets of tokens, sessions and sign-in links: 256 random bits, for a further project after its
+mark.
 """
 
 
 class TooManyRequestsError(Exception):
-    """A client has used up its minute; nothing was done."""
+    """A client has used up its limit of this minute; nothing was done."""
 
 
 class BusyError(Exception):
@@ -34,7 +34,7 @@ class CredentialWatch(Protocol):
         """Count a secret before it is checked. Raises TooManyRequestsError."""
 
     def ends(self, secret: str, *, is_accepted: bool) -> None:
-        """Record whether a secret that was checked, or just made, is accepted."""
+        """Record whether a secret that was checked or created is accepted."""
 
 
 _WATCH: ContextVar[CredentialWatch | None] = ContextVar("watch", default=None)
@@ -42,7 +42,7 @@ _WATCH: ContextVar[CredentialWatch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watching_credentials(watch: CredentialWatch) -> Iterator[None]:
-    """Tell of the credentials that are checked meanwhile, also in worker threads."""
+    """Notify `watch` of credentials that are checked in the block, also in worker threads."""
     token = _WATCH.set(watch)
     try:
         yield
@@ -51,24 +51,24 @@ def watching_credentials(watch: CredentialWatch) -> Iterator[None]:
 
 
 def begin_check(secret: str) -> None:
-    """Tell that a secret is about to be checked. Raises TooManyRequestsError."""
+    """Notify the watch before a secret is checked. Raises TooManyRequestsError."""
     if secret and (watch := _WATCH.get()) is not None:
         watch.begins(secret)
 
 
 def end_check(secret: str, *, is_accepted: bool) -> None:
-    """Tell whether a secret was accepted."""
+    """Notify the watch whether a secret was accepted."""
     if secret and (watch := _WATCH.get()) is not None:
         watch.ends(secret, is_accepted=is_accepted)
 
 
 def can_be_guessed(secret: str) -> bool:
-    """Return whether a person may have chosen a secret: it is not 256 random bits of ours."""
+    """Whether a person may have chosen the secret: it does not look like 256 random bits."""
     return _RANDOM.fullmatch(secret) is None
 
 
 def project_of(secret: str) -> str:
-    """Return the further project that a secret says it is of; empty for the first one."""
+    """Return the further project that the secret names; empty for the first project."""
     found = _RANDOM.fullmatch(secret)
     return (found[1] or "") if found else ""
 
@@ -82,17 +82,17 @@ class SignInLink:
 
     until: datetime
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    """Of the link."""
+    """Secret of the link."""
     _token: str = field(default="", repr=False)
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
     def to(cls, token: str, *, at: datetime) -> SignInLink:
-        """Return a new link to a token, by its secret."""
+        """Return a new link for a token's secret."""
         return cls(at + LINK_LIFE, _token=token)
 
     def redeem(self, secret: str, *, at: datetime) -> str:
-        """Return the token's secret, once; empty for another secret, or too late."""
+        """Return the token's secret, once; empty for a wrong, used or expired link."""
         if at >= self.until or not compare_digest(secret.encode(), self.secret.encode()):
             return ""
         with self._lock:

@@ -125,8 +125,7 @@ def record_of_run(
         cells: All of its cells.
         spec: What it was launched with, read after the cells: an ingestion adds to both.
         at: Now.
-        depth: WHOLE for what only reports tell: metrics, artifacts, attestations and what people
-            stated.
+        depth: WHOLE to read data of reports too: metrics, artifacts, attestations, annotations.
     """
     book = _RunRows.read(stores, run.id, [cell.id for cell in cells], spec, depth)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
@@ -162,7 +161,7 @@ def pruned_artifacts(stores: Stores, run_id: str) -> str:
 
 
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
-    """Return until when the cell's machine is held; None if it is not."""
+    """Return the time until which the cell's machine is held; None if it is not held."""
     last = cell.leases[-1] if cell.leases else None
     if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.ACTIVE:
         return None
@@ -241,7 +240,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _RunRows, at: datetime) -> CellRecord
     ingested = life.ingested
     stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
     jobs = jobs_of_cell_record(book.known, cell, spec)
-    if ingested is not None:  # the artifacts state the times
+    if ingested is not None:  # the times are those of the artifacts
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
     maker = _maker(cell, jobs, book)
     return CellRecord(
@@ -276,7 +275,7 @@ def _undeclared_packages(
 ) -> tuple[str, ...]:
     """Return packages of this computer's interpreter that neither payload nor matrix names.
 
-    Without pip, which an interpreter has to install others.
+    pip is left out, because interpreters have it to install packages.
     """
     found = probed.get("interpreter_packages")
     if plan.platform.provider != "local" or not isinstance(found, list):
@@ -287,7 +286,7 @@ def _undeclared_packages(
 
 
 def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
-    """Describe what an unfinished cell waits for, with its machine's last error."""
+    """Return what an unfinished cell waits for, in words with the last error; empty if nothing."""
     if cell.state is CellState.DONE or not leases:
         return ""
     lease = leases[-1]
@@ -298,7 +297,7 @@ def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
 
 
 def _machine_step(state: CellState, lease: Lease) -> str:
-    """Describe the awaited step of its machine; empty if the state has none."""
+    """Return the awaited step of the cell's machine, in words; empty if there is none."""
     if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.ACTIVE):
         return f"{lease.provider} to grant a machine in {lease.place}"
     if state is CellState.PREPARING and lease.awaited:
@@ -320,9 +319,9 @@ def _address(lease: Lease) -> str:
 
 
 def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
-    """Return the attestation.
+    """Return environment and attestation of the cell.
 
-    Of the cell's machine, or of the cell that evidence is reused from.
+    They are those of the source cells if all its jobs are reused.
     """
     known = book.known
     lent = reused_from(known.decided.get(cell.id, {}), book.sources, known.lives)
@@ -335,7 +334,7 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
 
 
 def stated_cost(machine: StatedMachine | None) -> Cost:
-    """Return the cost of a stated machine, which needs its price and its duration."""
+    """Return the cost of a stated machine; unknown without its price and duration."""
     if machine is None or machine.usd_per_hour is None or machine.seconds is None:
         return Cost(reasons=frozenset([NOT_STATED]))
     return Cost(usd_for(machine.seconds, machine.usd_per_hour), is_priced=True)
@@ -346,7 +345,7 @@ def stated_leases(
 ) -> tuple[LeaseRecord, ...]:
     """Return the stated machine of an ingested cell as a lease record; it is not in the ledger.
 
-    Without a duration it has no price: what it cost is unknown.
+    Without a duration, the cost is unknown and the record has no price.
     """
     if machine is None or not attempts:
         return ()
@@ -413,15 +412,15 @@ _ANY = RunsAsked()
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A run in a list."""
+    """A run in a list, with its counts and costs."""
 
     run: Run
     counts: Counts
     cost: Cost
     seconds: float | None
-    """Its duration until now; that of its jobs if everything was ingested, None if unknown."""
+    """Duration until now; of an ingested run, the duration of its jobs. None if unknown."""
     cells: Sequence[Cell] = ()
-    """In matrix order."""
+    """Cells in the order of the matrix."""
 
 
 def list_runs(

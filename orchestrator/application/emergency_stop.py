@@ -1,6 +1,6 @@
-"""Emergency stop: ends every machine of the project by the clouds' inventories alone.
+"""Emergency stop: ends every machine of the project that the clouds' inventories list.
 
-It needs no ledger, no engine and no controller: only the credentials of the clouds.
+It needs only the credentials of the clouds: no ledger, no engine and no controller.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class EmergencyStop:
     traits: Mapping[str, ProviderTraits]
     project: str
     in_ledger: Collection[str] = ()
-    """Providers that have rented machines: the inventory of each must be read."""
+    """Providers with leases in the ledger, whose inventories must be read."""
 
     def take_inventory(self) -> StopReport:
-        """Return billed resources, machines first. Nothing is ended."""
+        """Return the billed resources, machines first; end none of them."""
         return self._all(lambda _provider, _machine: "")
 
     def end_all(self) -> StopReport:
@@ -54,7 +54,7 @@ class EmergencyStop:
 
     def _all(self, act: Callable[[Provider, Machine], str]) -> StopReport:
         rented = [name for name, traits in sorted(self.traits.items()) if traits.rented]
-        # Side by side: a cloud that is silent holds up no other one.
+        # In parallel, so that a cloud without answers does not delay the others.
         with ThreadPoolExecutor(max(len(rented), 1)) as threads:
             looks = list(threads.map(partial(self._one, act=act), rented))
         return StopReport(
@@ -64,10 +64,10 @@ class EmergencyStop:
         )
 
     def _one(self, name: str, *, act: Callable[[Provider, Machine], str]) -> StopReport:
-        """Read one cloud and act on what is billed there, machines before disks and addresses.
+        """Read one cloud's inventory and act on its billed resources, machines first.
 
-        Credentials may come from the computer itself, such as an instance role: a cloud without
-        configured credentials is asked too, and skipped if it refuses.
+        Credentials may come from the computer itself, such as an instance role. Therefore a cloud
+        without configured credentials is asked too, and skipped if it refuses.
         """
         must, unread = name in self.in_ledger, ""
         try:
@@ -121,7 +121,7 @@ def _end(provider: Provider, machine: Machine) -> str:
 def stop_everything(context: Context) -> StopReport:
     """Cancel every run, so that nothing is launched again, and end every machine of the project.
 
-    A database that does not answer keeps no machine alive: the machines are ended all the same.
+    The machines are ended even if the database does not answer.
     """
     failure = ""
     in_ledger: tuple[str, ...] = ()

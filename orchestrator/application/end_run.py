@@ -1,4 +1,4 @@
-"""Requests cancellation of runs; ends those whose cells are done, and publishes their reports."""
+"""Requests cancellation of runs; ends runs whose cells are done, and publishes their reports."""
 
 from __future__ import annotations
 
@@ -72,27 +72,27 @@ class RunFinalizer(Protocol):
 
     @property
     def stores(self) -> Stores:
-        """The stores."""
+        """Return the stores."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The clock."""
+        """Return the clock."""
         ...
 
     @property
     def publish(self) -> Callable[[Evidence], Path]:
-        """Writes a run's reports."""
+        """Return the function that writes a run's reports."""
         ...
 
 
 def end_run(ender: RunFinalizer, run_id: str) -> bool:
     """End the run, unless one of its cells is unfinished; return whether it is finished.
 
-    The caller holds the run's lock, so that a report with less is never written after one with
-    more.
-    Another process may end the same run, and open it for one more cell, while we publish: the
-    store then refuses our end, and we look again. A cell at work is left to whoever finishes it.
+    The caller holds the run's lock, so that an older report is never written after a newer one.
+    While this publishes, another process may end the same run and add a cell to it. Then the store
+    refuses to end the run, and this reads the run again. If a cell is unfinished, the process that
+    finishes the cell ends the run.
     """
     stores = ender.stores
     while True:

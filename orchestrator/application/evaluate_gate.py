@@ -1,4 +1,4 @@
-"""Evaluates a gate: freezes the evidence, decides, signs, stores; and evaluates evidence again."""
+"""Evaluates a gate: freezes the evidence, decides, signs and stores. Replays verdicts."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _cell_statements(
     for cell in inputs.snapshot.cells:
         if not _has_results(cell):
             continue
-        # Reruns completed this cell: one statement for each run that it has jobs of.
+        # A cell that reruns completed has jobs of several runs: one statement for each run.
         for run in sorted({cell.run, *(job.run for job in cell.jobs if job.run)}):
             told = "".join(context.export(EXPORT, taken[run].evidence, cell.id))
             about = replace(cell, run=run)
@@ -180,7 +180,7 @@ class VerdictMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A stored verdict and its re-evaluation from the same inputs."""
+    """A stored verdict, and the verdict that the same inputs give now."""
 
     stored: StoredVerdict
     again: Verdict
@@ -189,7 +189,7 @@ class Replay:
 
     @property
     def is_identical(self) -> bool:
-        """Whether the bytes are equal."""
+        """Whether the new verdict has the same bytes as the stored one."""
         return self.digest == self.stored.document_digest
 
 

@@ -55,7 +55,7 @@ class ListedFailureGroup(GroupedFailures):
     """Failing results of one signature, newest versions first, with their triage."""
 
     tests: Mapping[int, int]
-    """Results by test number; a node id in several jobs is one test."""
+    """Numbers of results by test number; a node id in several jobs counts as one test."""
     answering: TriageInputs = field(default_factory=TriageInputs)
     status: TriageStatus = TriageStatus.UNOWNED
 
@@ -71,7 +71,7 @@ class FailureGroupPage:
     platforms: tuple[str, ...]
     """Platforms of all these runs, for the filter."""
     versions: tuple[str, ...]
-    """Newest first."""
+    """Versions of these runs, newest first."""
 
 
 def review_failures(
@@ -210,7 +210,7 @@ class MessageVariant:
 
 @dataclass(frozen=True, slots=True)
 class FailureSite:
-    """Results of one test in one cell name, of one version."""
+    """Results of one test in cells of one name, of one version."""
 
     test_id: int
     cell: WindowCell
@@ -224,7 +224,7 @@ class FailureGroupDetail:
 
     signature: Signature
     kind: ListedFailureGroup | None
-    """None if it has no result any more."""
+    """The group; None if it has no results any more."""
     product: str
     """The product of its newest result."""
     traceback: str
@@ -233,15 +233,15 @@ class FailureGroupDetail:
     newest_test: int
     most_in_a_run: int
     variants: Sequence[MessageVariant]
-    """Most frequent first."""
+    """Messages of the results, most frequent first."""
     spots: Sequence[FailureSite]
     """Newest first."""
     tests: Mapping[int, KnownTest]
     cells: Mapping[int, WindowCell]
     alike: Sequence[Signature]
-    """Similar groups; a suggestion."""
+    """Signatures of similar groups, as a suggestion."""
     is_cut: bool
-    """Whether there are older results than those read."""
+    """Whether older results exist that were not read."""
 
 
 def show_failure_group(context: Context, signature_id: str) -> FailureGroupDetail | None:

@@ -63,7 +63,7 @@ from orchestrator.store.schedules import DueSchedule
 from orchestrator.store.stores import Stores
 
 _LOOK_BACK = timedelta(days=15)
-"""Longer than any catch-up period."""
+"""Maximum age of firings that are computed; longer than any catch-up period."""
 
 
 def new_firing(cron: Cron, schedule: Schedule, due_at: datetime, now: datetime) -> Firing:
@@ -94,7 +94,7 @@ def claim(context: Context, due: DueSchedule) -> None:
 def _missed(
     schedule: Schedule, times: tuple[datetime, ...], now: datetime, *, tell: bool
 ) -> list[Firing]:
-    """Store missed firings; they are announced once, where nothing fires instead."""
+    """Return missed firings; with `tell`, the last one is to be announced."""
     reason = f"no controller ran; {len(times)} missed, and catching up is `{schedule.catch_up}`"
     over = FiringState.NOTIFIED
     return [
@@ -146,13 +146,13 @@ class Operations:
 
     evaluate: Evaluate
     blame: Callable[[Stores, str], Mapping[str, tuple[Attribution, ...]]]
-    """Root causes by cell, as far as retests on its own machines prove them."""
+    """Returns a run's root causes by cell, as far as retests on the cells' machines prove them."""
     request_confirmation_run: RequestConfirmationRun
     announce: Callable[[Context, Announcement], bool]
 
 
 def waits(context: Context, schedule: Schedule, firing: Firing) -> bool:
-    """Whether a firing has nothing to do now. Only reads."""
+    """Whether the firing needs no step now. Changes nothing."""
     if firing.retry_at is not None and context.clock.now() < firing.retry_at:
         return True
     match firing.state:
@@ -236,7 +236,7 @@ def _launch(context: Context, schedule: Schedule, firing: Firing) -> Firing:
         reuse_max_age_s=schedule.reuse_max_age_s,
         commit=schedule.commit,
     )
-    # What is launched was written down before: the same key is always the same order.
+    # The order was stored before the launch, so that the same key always has the same order.
     fingerprint = hashlib.sha256(firing.key.encode()).hexdigest()
     launched = launch_run(context, order, IdempotencyKey(firing.key, fingerprint))
     return replace(firing, state=FiringState.LAUNCHED, run=launched.run.id)
@@ -328,12 +328,12 @@ def _can_be_cancelled(run: Run | None) -> bool:
 logger = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-"""Seconds after which a claimant without heartbeat is dead."""
+"""Seconds without renewal after which a claim of a firing expires."""
 _FOR_GOOD = (
     *(SubjectGoneError, InvalidDocumentError, PayloadMissingError, KeyReusedError),
     *(GateMissingError, ConfigError),
 )
-"""Permanent faults."""
+"""Errors that another try would not mend."""
 OPERATIONS = Operations(
     evaluate=evaluate_gate,
     blame=attribute_run,
@@ -405,7 +405,7 @@ def _take_further(
             moved = _faulted(context, firing, error)
         begins = moved.has_begun and not firing.has_begun
         if not (store.begin if begins else store.save)(moved, holder):
-            # It is somebody else's, or another began while it was resolved: the next look sees.
+            # Another controller has the firing, or another firing began: the next poll decides.
             return
         fresh = store.firing(firing.schedule, firing.due_at)
         if fresh is None:

@@ -42,9 +42,9 @@ _OF_OTHER_JOBS = (
     "tests_lacking",
     "changes",
 )
-"""Fields that `freeze_evidence` sets, which compares with other cells and other runs."""
+"""Fields that `freeze_evidence` sets, because they depend on other cells and other runs."""
 _LOST = (Reason.AGENT, Reason.LOST, Reason.DISK_FULL)
-"""Reasons of a lost attempt that a job can bring about, too."""
+"""Reasons of a lost attempt that a job may have caused."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -139,16 +139,16 @@ def machine_of(cell: CellRecord) -> MachineEvidence:
 def _is_attested(cell: CellRecord, wrong: str) -> bool:
     """Whether the agent attested a real machine that matches the request.
 
-    The identity of a `local` machine is this computer; its devices are compared all the same.
+    A `local` machine is this computer, whose devices are compared as well.
     """
     told = cell.attestation is not None
     return told and not wrong and not cell.simulated and cell.ingested is None
 
 
 def _mismatch(cell: CellRecord) -> str:
-    """Return how the devices differ.
+    """Return how the devices differ from the request; empty if they match.
 
-    On the controller's own computer no earlier check refused them.
+    On the controller's own computer, PREPARING does not refuse other devices.
     """
     if cell.attestation is None:
         return ""
@@ -200,8 +200,8 @@ def _undeclared(cell: CellRecord) -> Iterator[UndeclaredRequirement]:
 def _other_subject(one: GatheredCell) -> str:
     """Return an installed version of the subject's name that differs from it, with its place.
 
-    Only where the payload itself is the subject: others are installed, and proven to be. The place
-    is left out for evidence of agents that did not tell it.
+    Empty unless the payload itself is the subject, because other subjects are installed and
+    verified. The place is left out if the agent did not report it.
     """
     subject = one.taken.spec.matrix.subject
     if subject.source != "payload":

@@ -81,7 +81,7 @@ def with_failed_before(
 
 
 def _with_retried(cell: CellEvidence, history: _RunCells) -> CellEvidence:
-    """Return an ingested cell, of which other runs tell nothing, with its own earlier tries."""
+    """Return an ingested cell with its own retried tests; other runs are not compared with it."""
     jobs = (
         replace(job, failed_before=tuple(history.retried(job.run or cell.run, cell, job.id)))
         for job in cell.jobs
@@ -167,7 +167,7 @@ class _RunCells:
     ) -> list[CellEvidence]:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
-        In the run itself, only cells of its machine by another name.
+        In `run` itself, these are only cells of other names on the cell's machine.
 
         Cell names depend on the environments that a matrix lists. A platform may have had another
         id: one that the policy does not name, on the same kind of machine, with the same packages
@@ -295,9 +295,9 @@ _VERDICTS = 50
 def _violated_before(
     context: Context, gate: str, taken: Sequence[GatheredRun], *, since: datetime
 ) -> tuple[ViolatedBefore, ...]:
-    """Return what the gate found violated in other runs of the subject or payload.
+    """Return the rules that the gate found violated in other runs of the subject or payload.
 
-    Tests and jobs that failed there are told by `with_failed_before`.
+    Tests and jobs that failed there are added by `with_failed_before`.
     """
     here, found = {one.id for one in taken}, dict[str, ViolatedBefore]()
     for stored in context.stores.gates.verdicts(gate=gate, limit=_VERDICTS):
@@ -336,7 +336,7 @@ def _elsewhere(
         try:
             spec = runs.spec(run.id)
         except (DamagedError, UnknownIdError):
-            continue  # it is only a hint: the verdict needs none of these runs
+            continue  # only a hint: the verdict does not depend on these runs
         is_alike = spec.matrix.subject == mine.matrix.subject or is_of_one_subject(mine, spec)
         if is_alike and spec.manifest.name == policy.metadata.product:
             for platform in spec.matrix.platforms:
@@ -393,7 +393,7 @@ def _known_issues(context: Context, product: str) -> tuple[KnownIssue, ...]:
 def _renewed(issue: KnownIssue, successors_of: Mapping[str, frozenset[str]]) -> KnownIssue:
     found = successors_of.get(issue.match.signature, frozenset())
     if len(found) != 1:
-        return issue  # what became several signatures is for a person to split
+        return issue  # a person must split an issue whose signature became several
     return replace(issue, match=replace(issue.match, signature=next(iter(found))))
 
 
@@ -438,7 +438,7 @@ def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _T
 def _of(
     known: Mapping[tuple[str, str, str], _Tests], cell: CellEvidence, job: JobEvidence
 ) -> _Tests:
-    """Return the test set; None if counted tests have no name."""
+    """Return the job's tests; empty if some of the counted tests have no name."""
     tests = known.get((job.run or cell.run, cell.id, job.id), Counter())
     return tests if tests.total() == job.counts.collected else Counter()
 

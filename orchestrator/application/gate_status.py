@@ -38,7 +38,7 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
-    """An open item of a gate."""
+    """An item that a gate waits for."""
 
     lack: WaitReason
     run: str = ""
@@ -61,7 +61,7 @@ class GateSchedule:
 
     schedule: Schedule
     next_at: datetime | None
-    """None while it is paused."""
+    """Time of the next firing; None while the schedule is paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingIt
         yield PendingItem(WaitReason.FRESH_EVIDENCE)
     if newest.policy_digest != stored.digest:
         yield PendingItem(WaitReason.POLICY)
-    # What failed waits for nothing that would come by itself.
+    # A failed verdict waits for nothing, because no coming evidence would change it.
     is_open = newest.decision is Decision.INCONCLUSIVE
     for rule in newest.rules if is_open else ():
         if rule.blocking and rule.outcome is RuleOutcome.UNKNOWN:

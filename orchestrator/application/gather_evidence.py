@@ -117,7 +117,7 @@ class CountedCell:
     """Cells of the same name in earlier runs, which it replaces."""
 
     def then(self, new: GatheredCell) -> CountedCell:
-        """Return the counted cell after a later run's cell.
+        """Return the cell that counts after a later run's cell.
 
         A rerun completes the counted cell; any other cell replaces it.
         """

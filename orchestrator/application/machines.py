@@ -58,7 +58,7 @@ class MachineInUseError(Exception):
 
 
 class MachineStaysError(Exception):
-    """The machine belongs to another controller, or other machines use it."""
+    """The resource belongs to another controller, or an open lease may use it."""
 
 
 class ProviderUnreadError(Exception):

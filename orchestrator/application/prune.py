@@ -1,4 +1,4 @@
-"""Prunes what no rule keeps: in short steps, bounded in time, safe to interrupt and to repeat."""
+"""Prunes expired data in short steps; bounded in time, safe to interrupt and to repeat."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prune(
     time_limit: timedelta = TIME_LIMIT,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> PruneReport:
-    """Remove what is not kept, as long as there is time.
+    """Remove expired data until the time limit.
 
     Args:
         context: The context.
@@ -197,7 +197,7 @@ class _Prune:
                 yield home.drop_reports(run, dry=self._dry)
 
     def _blobs(self, _: datetime) -> Iterator[Amount]:
-        """Remove blobs that nothing refers to, whatever left them behind."""
+        """Remove blobs that no row refers to."""
         blobs = self._context.blobs
         payloads = self._policy.payloads.before(self._now)
         artifacts = self._policy.artifacts.before(self._now)
@@ -211,7 +211,7 @@ class _Prune:
                     continue
                 if self._dry or self._is_removed(one.digest, is_upload=one.digest in uploads):
                     yield Amount(1, one.size_bytes)
-            yield Amount()  # a short step of its own, also where nothing was removed
+            yield Amount()  # ends a short step, even if nothing was removed
 
     def _is_removed(self, digest: str, *, is_upload: bool) -> bool:
         """Remove a blob unless it is claimed; the reason is stored first where runs name it."""

@@ -49,7 +49,7 @@ class LogMarks:
         self._open = b""
 
     def scan(self, piece: bytes) -> None:
-        """Read on; a piece may end within a line."""
+        """Read the next piece of the log; it may end within a line."""
         text = self._open + piece
         complete = text.rfind(b"\n") + 1
         for start in _STARTS:
@@ -61,7 +61,7 @@ class LogMarks:
         self._open = text[complete : complete + _LONGEST_BYTES + 1]
 
     def sections(self, total: int) -> list[LogSection]:
-        """Return every job's range of lines, in a log of `lines` lines."""
+        """Return every job's range of lines, in a log of `total` lines."""
         known = [one for one in self.jobs if one[0] <= total]
         ends = [*(line - 1 for line, _ in known[1:]), total]
         return [LogSection(job, line, ends[at]) for at, (line, job) in enumerate(known)]
@@ -139,11 +139,11 @@ class LogIndex:
     def extend(self, size_bytes: int, read: Read) -> tuple[int, int]:
         """Extend the index to the log's new end.
 
-        Another thread may have indexed more already; its result is kept, and the answer is
-        about the given size.
+        Another thread may have indexed more bytes already; these are kept, but do not count in the
+        result.
 
         Returns:
-            How many lines have ended within them, and the offset after the last of these.
+            Number of complete lines within `size_bytes`, and the offset after the last of them.
         """
         with self._guard:
             if size_bytes < self._scanned and not read(self._scanned - 1, 1):
@@ -196,7 +196,7 @@ class LogIndex:
                 self._add(self._ended, self._open_from)
 
     def _mark(self, begin: int, piece: bytes, low: int, high: int, due: int) -> None:
-        """Return the position of the line to mark within a block."""
+        """Add marks for the lines of a block that are due."""
         ended, at = self._ended, low
         while (at := piece.find(b"\n", at, high) + 1) > 0:
             ended += 1
@@ -262,7 +262,7 @@ class LogLine:
     """Last bytes of a longer line; empty for a complete one."""
     size_bytes: int
     begins_at: int
-    """Offset in the log."""
+    """Byte offset of the line in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +270,9 @@ class LogSearchResult:
     """Result of a search."""
 
     line: int | None
-    """The found line; None without one."""
+    """Number of the found line; None if none was found."""
     reached: int
-    """Every line up to here was searched."""
+    """Number of the last line that was searched."""
     is_over: bool
     """Whether the end of the log in this direction was reached."""
 

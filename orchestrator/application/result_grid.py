@@ -77,7 +77,7 @@ class GridFilter:
 
     tests: TestsWanted = field(default_factory=TestsWanted)
     group: GridGroup | None = None
-    """None includes every test."""
+    """Group of the tests; None includes every test."""
     limit: int = 50
     after: int | None = None
     """Cursor: the last test of the previous page."""
@@ -135,7 +135,7 @@ class _Sorting:
         )
 
     def _judge(self, lacking: Collection[tuple[int, int]]) -> dict[int, GridGroup]:
-        """Return groups by test; `lacking` are (cell, test) without a result."""
+        """Return the group of each test that is not steady; `lacking` are (cell, test) pairs."""
         failing = {one.test_id for one in self._bad if not self._now.isdisjoint(one.cells)}
         missing = {test for cell, test in lacking if cell in self._now}
         flaky = self._flaky()
@@ -214,7 +214,7 @@ class _Sorting:
         return [test for test in found if test.id not in self._groups][:room]
 
     def _order(self, test: KnownTest) -> tuple[int, NaturalOrder, int]:
-        """Return the key of the order; on a page, steady tests too are in it."""
+        """Return the sort key of a test: its group, then its name."""
         rank = list(GridGroup).index(self._status(test.id))
         return rank, natural_order(test.nodeid), test.id
 

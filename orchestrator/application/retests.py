@@ -99,7 +99,7 @@ def _failing(
 
 
 def _other(context: Context, cell: Cell) -> Platform | None:
-    """Return the platform without the cell's machine; None if it has no other."""
+    """Return the platform without the cell's machines; None if it has no other machine."""
     platform = context.stores.cells.plan(cell.id).platform
     leases = context.stores.leases.of_run(cell.run_id).get(cell.id, ())
     used = {lease.place for lease in leases if lease.machine_id}

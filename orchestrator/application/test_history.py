@@ -189,7 +189,7 @@ class CellTestHistory:
     counts: Counts
     """Flakiness of these results."""
     broken: Regression | None
-    """None if the test is gone, too."""
+    """The regression; None if the test passes now or is gone."""
     gone: GridCell | None = None
     """The first newer cell whose run of the job does not have the test."""
 
@@ -218,7 +218,7 @@ class TestDetail:
     failure: CellResult | None
     """The newest failure anywhere."""
     message: str
-    """Its stored message."""
+    """Traceback of the newest failure, or its message if no traceback is stored."""
     issues: Sequence[KnownIssueResponse]
     quarantines: Sequence[Quarantine]
     """Active quarantines."""

@@ -64,7 +64,7 @@ def new_secret(mark: str) -> str:
 
 
 def launches_beside(sole: str, name: str, scope: Scope) -> bool:
-    """Whether a token lets somebody else than this one person launch runs."""
+    """Whether a token of this name and scope lets another person than `sole` launch runs."""
     return scope is not Scope.READ and person_key(name) != person_key(sole)
 
 
@@ -77,7 +77,7 @@ def keep_token(
         return found
     at, mark = context.clock.now(), context.sign_in.mark
     expires = at + timedelta(days=days) if days is not None else None
-    # Of a secret that is not ours little is known: it shows no more than four characters.
+    # A foreign secret may be short, so at most four of its characters are shown.
     ours = max(len(one) for one in ("", PREFIX, f"{PREFIX}{mark}") if secret.startswith(one))
     prefix = secret[: ours + _SHOWN]
     token = Token(context.new_id(), name, scope, at, expires, prefix=prefix)
@@ -91,7 +91,7 @@ class Credential:
 
     secret: str
     is_session: bool = False
-    """Whether it came in a cookie, as a browser session."""
+    """Whether the secret is of a browser session, from a cookie."""
 
 
 def check_credential(context: Context, credential: Credential) -> Caller | None:
@@ -143,7 +143,7 @@ def _find_valid(context: Context, secret: str) -> Token | None:
 
 
 def _valid_token(context: Context, secret: str) -> Token | None:
-    """Return the token of a secret, which uses it; None if it is not valid."""
+    """Return the token of a secret, and count a use; None if it is not valid."""
     token, at = _find_valid(context, secret), context.clock.now()
     if token is None:
         return None

@@ -61,10 +61,10 @@ def backup(settings: Settings, path: Path) -> BackupReport:
 
     Args:
         settings: The home and the database of the controller, which are only read.
-        path: The file; its folder takes a second copy of the largest table or blob for a moment.
+        path: The file; its folder temporarily needs space for the largest table or blob twice.
 
     Returns:
-        What is in the file, which was read back and compared with its digests.
+        The contents of the file, which was read back and compared with its digests.
 
     Raises:
         RefusedError: The database cannot be read or is damaged, the home has no controller id, a
@@ -108,7 +108,7 @@ def _known_id(home: Path) -> str | None:
 
 
 def _members(database: Database, blobs: Blobs) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield rows before blobs: whatever a row refers to was stored before it."""
+    """Yield the rows before the blobs, because a blob is stored before a row that refers to it."""
     for name, lines in database.stores.backup.copy():
         yield f"{_ROWS}{name}", _written(name, lines)
     try:
@@ -197,7 +197,7 @@ def restore(
 
 @contextmanager
 def _for_owner_alone() -> Iterator[None]:
-    """Let new files and folders be their owner's alone, as those of a controller are."""
+    """Create files and folders in the block that only their owner can access."""
     umask = os.umask(0o077)
     try:
         yield
@@ -206,7 +206,7 @@ def _for_owner_alone() -> Iterator[None]:
 
 
 def _require_whole(archive: BackupArchive) -> None:
-    """Raise BackupArchiveError for a table that is missing, or a member that does not belong there.
+    """Raise BackupArchiveError for a missing table or an unknown member.
 
     Members are the tables of this version, and blobs named by the digest of their content.
     """
@@ -250,7 +250,7 @@ def _require_empty(settings: Settings, database: Database) -> None:
 
 
 def _store_files(settings: Settings, archive: BackupArchive, database: Database) -> None:
-    """Store the blobs and the id; the rows come last, so that what is cut off can be repeated."""
+    """Store blobs and id, before the rows, so that an interrupted restore can be repeated."""
     blobs = _blobs(settings, database)
     for digest, file in archive.read(_BLOBS):
         blobs.put(chunks_of(file), digest=digest)

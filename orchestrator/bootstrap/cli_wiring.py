@@ -1,4 +1,4 @@
-"""Wiring of the command line; everything is created when it is first needed."""
+"""Wiring of the command line; each component is created when it is first needed."""
 
 from __future__ import annotations
 
@@ -50,31 +50,31 @@ class CommandWiring:
 
     @cached_property
     def clock(self) -> SystemClock:
-        """The clock."""
+        """Return the clock."""
         return SystemClock()
 
     @cached_property
     def new_id(self) -> NewId:
-        """Makes idempotency keys."""
+        """Return the function that makes idempotency keys."""
         return new_id
 
     @cached_property
     def documents(self) -> Documents:
-        """Reads matrices and manifests."""
+        """Return the parsers of matrices and manifests."""
         from orchestrator.adapters.files.documents import FileDocuments
 
         return FileDocuments()
 
     @cached_property
     def traits(self) -> Mapping[str, ProviderTraits]:
-        """Every installed provider, by name."""
+        """Return the traits of every installed provider, by name."""
         from runners import registry
 
         return {name: registry.traits(name) for name in registry.names()}
 
     @property
     def builtin_payload(self) -> Path:
-        """Folder of the built-in payload."""
+        """Return the folder of the built-in payload."""
         return asset_dir("payload")
 
     def pack(
@@ -177,7 +177,7 @@ class CommandWiring:
         return control(self.settings, options)
 
     def stored_reads(self) -> httpx.BaseTransport | None:
-        """Return REST for reads, answered in this process from the home's files."""
+        """Return a transport that answers REST reads from the home's files; None if it cannot."""
         if not (self.settings.home / "app.db").is_file():
             return None
         with uncollected():
@@ -191,14 +191,14 @@ class CommandWiring:
         return self.settings.database_url is None
 
     def holder(self) -> int | None:
-        """Return the process id of the controller that holds the home, or None."""
+        """Return the process id of the controller that holds the home; None without one."""
         from orchestrator.adapters.files.home_folder import holder
 
         found = holder(self.settings.home)
         return found.pid if found else None
 
     def is_served(self) -> bool:
-        """Whether that controller was started by `serve`, and stays."""
+        """Whether the home's controller was started by `serve` and does not end when idle."""
         from orchestrator.adapters.files.home_folder import holder
 
         found = holder(self.settings.home)

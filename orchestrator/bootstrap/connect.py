@@ -20,7 +20,7 @@ def connect(url: str, token: str | None = None) -> Seatrial:
 
 
 def pack(folder: Path, *, into: Path) -> PackedPayload:
-    """Pack a payload folder, for `upload_payload`, as the commands do.
+    """Pack a payload folder as the commands do, for `upload_payload`.
 
     Args:
         folder: The folder with ``payload.toml``.

@@ -108,7 +108,7 @@ _FIRING_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The options of `seatrial serve` that settings do not replace."""
+    """The options of `seatrial serve`."""
 
     until_idle: bool
     host: str | None
@@ -119,7 +119,7 @@ class ServeOptions:
     tls_cert: Path | None = None
     """The certificate of the port, with its chain; None leaves it to the settings."""
     tls_key: Path | None = None
-    """Its private key, where that is not in the same file."""
+    """The certificate's private key, if it is in another file."""
 
     @property
     def listens(self) -> bool:
@@ -140,7 +140,7 @@ class ServeOptions:
 def control(settings: Settings, options: ServeOptions) -> int:
     """Hold the home and serve until stopped; ends the process."""
     _begin_to_log()
-    # What a controller writes is for its owner alone; jobs begin as the user's own commands do.
+    # Only the owner can access a controller's files; jobs keep the user's own umask.
     umask = os.umask(0o077)
     try:
         return _serve(settings, options, umask)
@@ -191,17 +191,17 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
 
 @dataclass(slots=True)
 class _Served:
-    """A project of this process."""
+    """A project that this process serves."""
 
     settings: Settings
     local: LocalJobs
     parts: Parts
     secret: str
-    """Of the operator's token; empty without one."""
+    """The secret of the operator's token; empty without one."""
     listeners: list[Listener]
 
     def know(self, link: SignInLink) -> None:
-        """Let the link sign a browser in."""
+        """Accept the link for one sign-in of a browser."""
         sign_in = replace(self.parts.context.sign_in, link=link)
         self.parts = replace(self.parts, context=replace(self.parts.context, sign_in=sign_in))
 
@@ -213,7 +213,7 @@ def _build(
     served: Sequence[Settings],
     first: Parts | None = None,
 ) -> tuple[LocalJobs, Parts]:
-    """Open a project's database; nothing but its tables is written. Raises RefusedError."""
+    """Open a project's database, and create its tables only. Raises RefusedError."""
     local = replace(_local_jobs(settings, options, served), umask=umask)
     sign_in = sign_in_ports(settings) if options.listens else None
     try:
@@ -278,12 +278,12 @@ def _controller(served: _Served, options: ServeOptions, ready: Callable[[], None
 def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
     """Acquire the home.
 
-    A background controller waits for one that is just leaving; `serve` waits until a background
+    A background controller waits for a controller that is ending. `serve` waits until a background
     controller has finished its runs. Raises RefusedError.
     """
     if options.until_idle:
-        # A successor's signal may come before the controller handles it: it is sent again. It is
-        # not ignored, since jobs would inherit that.
+        # A successor repeats its signal, because it may come before the controller handles signals.
+        # The signal is not ignored until then, because jobs would inherit that.
         signal.signal(HURRY, lambda *_: None)
     clock = SystemClock()
     try:
@@ -316,7 +316,7 @@ def _local_jobs(
 ) -> LocalJobs:
     """Return the account of local jobs, apart from all `served` projects. Raises RefusedError.
 
-    Others reach a controller by its port, or through a database that it shares.
+    Other people reach a controller by its port, or through a shared database.
     """
     if options.local_jobs_as is not None and not options.local_jobs_as.strip():
         raise RefusedError(_NO_ACCOUNT)
@@ -351,10 +351,7 @@ def _require_signing_key(settings: Settings, context: Context) -> None:
 
 
 def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
-    """Refuse local jobs as the controller's own user while others have tokens that can launch.
-
-    Raises RefusedError.
-    """
+    """Raise RefusedError if jobs run as the controller's own user and others can launch runs."""
     if not local.as_ourselves:
         return
     now = context.clock.now()
@@ -368,9 +365,9 @@ def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
 
 
 def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:
-    """Return the caller's name on the home's socket, and their token's secret where they have one.
+    """Return the name of callers on the home's socket, and their token's secret or "".
 
-    Whoever may use the socket can read the first token too: both are one person.
+    Anyone who may use the socket can read the first token, so both have the same name.
     """
     has_token = settings.admin_token_file is not None or (settings.home / "token").exists()
     if not (options.listens or has_token):
@@ -395,7 +392,7 @@ def _port(
     link: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
-    """Return the TCP listener, and a message for the terminal; `link` is the sign-in link's."""
+    """Return the TCP listener, and a message for the terminal; `link` is a sign-in secret."""
     first, *further = served
     settings, host, port = first.settings, options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
@@ -423,7 +420,7 @@ def _port(
 
 
 def _ready(served: Sequence[_Served]) -> Callable[[], str]:
-    """Return what tells the first database's revision where all can be used."""
+    """Return a function that checks all databases, and returns the revision of the first one."""
 
     def ready() -> str:
         for one in reversed(served):
@@ -436,7 +433,7 @@ def _ready(served: Sequence[_Served]) -> Callable[[], str]:
 def _limited(
     settings: Settings, whole: ASGIApp, shown: ASGIApp, now: Callable[[], datetime]
 ) -> ASGIApp:
-    """Return the application under limits of the client's address, as a trusted proxy says it."""
+    """Return the application with request limits, by the address that trusted proxies report."""
     limited = RequestLimits(
         whole,
         now=now,
@@ -460,7 +457,7 @@ def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
 
 
 def _ways_in(settings: Settings, url: str, link: str) -> tuple[str, ...]:
-    """Return how to sign in; no token is logged."""
+    """Return the lines that say how to sign in; they contain no token."""
     if settings.oidc_issuer is not None:
         ways = _with_token(settings, url, link)
         return (f"  people sign in at {settings.public_url}{urls.SIGN_IN}", *ways)
@@ -479,7 +476,7 @@ def _with_token(settings: Settings, url: str, link: str) -> tuple[str, ...]:
 
 
 def _first_secret(settings: Settings) -> str:
-    """Return the operator's token: from their file, or created once and stored in the home."""
+    """Return the operator's token from its file, or from the home, which gets one if needed."""
     if settings.admin_token_file is not None:
         return _given_secret(settings.admin_token_file)
     path: Path = settings.home / "token"
@@ -490,7 +487,10 @@ def _first_secret(settings: Settings) -> str:
 
 
 def _given_secret(file: Path) -> str:
-    """Return the operator's token from their file; controllers of one database may share it."""
+    """Return the operator's token from the configured file, which controllers may share.
+
+    Raises RefusedError.
+    """
     try:
         secret = read_setting("SEATRIAL_ADMIN_TOKEN_FILE", file)
     except SettingsError as error:
@@ -503,16 +503,16 @@ def _given_secret(file: Path) -> str:
 
 
 _YOUNG = 20_000
-"""Allocations before a collection of the youngest generation; the default of 700 is less than a
-page's.
+"""Allocations before a collection of the youngest generation; one page needs more than Python's
+default of 700.
 """
 
 
 def freeze_start_up_objects() -> None:
     """Exclude start-up objects from garbage collection, and collect less often.
 
-    It is some hundred thousand objects: to look through them stops every answer for a quarter of a
-    second, again and again, and finds nothing.
+    There are some hundred thousand such objects. Each collection of them would delay every response
+    by a quarter of a second, and would free nothing.
     """
     gc.collect()
     gc.freeze()
@@ -523,7 +523,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerThreads:
-    """Runs named work in threads; work that is running is not started again."""
+    """Runs named work in threads, and starts no work that is running already."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -531,7 +531,7 @@ class WorkerThreads:
         self._under_way: set[str] = set()
 
     def begin(self, name: str, work: Callable[[], None]) -> None:
-        """Start it as soon as a thread is free."""
+        """Start the work as soon as a thread is free, unless work of this name is running."""
         with self._guard:
             if name in self._under_way:
                 return

@@ -106,18 +106,18 @@ class EndingWorkspace(ShellWorkspace):
         candidates: Sequence[str],
         wakeups: Wakeups | None,
     ) -> None:
-        """`refusal` is the reason, for a person."""
+        """Store the reason, for a person, why no jobs may start."""
         super().__init__(shell, base=base, candidates=candidates, wakeups=wakeups)
         self._refusal = refusal
 
     def probe(self, candidates: Sequence[str] = ()) -> dict[str, object]:
-        """Refuse, since it would run a payload's interpreters. Raises ConfigError."""
+        """Raise ConfigError, because a probe would run interpreters that the payload names."""
         raise ConfigError(self._refusal)
 
     def start(
         self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str] | None = None
     ) -> None:
-        """Refuse it. Raises ConfigError."""
+        """Raise ConfigError."""
         raise ConfigError(self._refusal)
 
 
@@ -136,11 +136,11 @@ class WorkspacePool:
         """Store the settings.
 
         Args:
-            keys: The folder with users' private keys.
+            keys: The folder with the private keys of users.
             local_base: The work folder of jobs that run as the controller's own user.
-            login: Returns the keys of a lease.
+            login: Returns the keys of a lease by its id; None without any.
             local: Who runs jobs on this computer.
-            wakeups: Ends the waits between pulls early when a machine has more to pull.
+            wakeups: Ends the wait between two pulls early if a machine has new evidence.
         """
         self._wakeups = wakeups
         self._keys = keys
@@ -151,9 +151,9 @@ class WorkspacePool:
         self._lock = threading.Lock()
 
     def open(self, endpoint: Endpoint) -> Workspace:
-        """Return the workspace of a machine; it connects at its first call.
+        """Return the workspace of a machine, which connects at its first call.
 
-        Raises ShellError if it cannot be reached from here at all.
+        Raises ShellError if this controller can never reach the machine.
         """
         with self._lock:
             if endpoint not in self._open:
@@ -172,7 +172,7 @@ class WorkspacePool:
         return ShellWorkspace(shell, wakeups=self._wakeups)
 
     def _here(self, endpoint: LocalEndpoint, shell: Shell) -> Workspace:
-        """Return the local workspace of the account that the attempt began with."""
+        """Return the local workspace, for the account that the attempt began with."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
             raise UnreachableError(f"the machine is the computer {endpoint.hostname}, not {here}")
@@ -203,17 +203,20 @@ class Parts:
 
 
 class CellFlows:
-    """Runs the flows of cells, each with what its project has."""
+    """Runs the flows of cells, each with the dependencies of its project."""
 
     def __init__(self, first: FlowDeps) -> None:
         self.projects = [first]
 
     async def run(self, durable: Durable, cell_id: str) -> None:
-        """Run the flow of a cell. Raises NotServedError if it is of no project of this process."""
+        """Run the flow of a cell.
+
+        Raises NotServedError if this process does not serve its project.
+        """
         await run_cell(await self._project_of(cell_id), durable, cell_id)
 
     async def _project_of(self, cell_id: str) -> FlowDeps:
-        """Return what the project of a cell has, once its database can be asked.
+        """Return the dependencies of the cell's project, after waiting for its database.
 
         Raises NotServedError.
         """
@@ -270,11 +273,11 @@ def build(
     """Open the stores and create all components; nothing runs yet.
 
     Args:
-        settings: Of the project.
-        runs_cells: Whether there is to be an engine.
+        settings: The project's settings.
+        runs_cells: Whether to create an engine.
         local: Who runs jobs on this computer.
-        sign_in: How people sign in; None with tokens alone.
-        first: Of the process's first project, whose engine a further one shares.
+        sign_in: How people sign in; None: only with tokens.
+        first: Components of the process's first project, whose engine a further project shares.
     """
     if is_embedded(settings):
         check_file(settings.home / "app.db")
@@ -304,7 +307,7 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     """
     database = open_database(app_url(settings), read_only=True)
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
-    scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
+    scratch = settings.home / TEMPORARY  # the folder for uploads, which may not exist
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
     ports = _Ports(_janitor(deps, settings), _retention(settings, None), gate, _leave_it)
     return database, _context(deps, scratch, ports)
@@ -459,7 +462,7 @@ def _janitor(deps: FlowDeps, settings: Settings) -> Janitor:
 
 
 def _leave_it(cell_id: str) -> None:
-    """Ignore new cells: a controller that runs cells finds them."""
+    """Do nothing: a controller that runs cells finds new cells by itself."""
 
 
 def _providers(
@@ -487,7 +490,7 @@ def emergency_stop(settings: Settings) -> EmergencyStop:
 
 
 def _reports() -> ModuleType:
-    # Of the commands that read, few need reports, and their libraries take a third of a second.
+    # Few commands that read need reports, and importing their libraries takes a third of a second.
     from orchestrator.bootstrap import report_rendering  # noqa: PLC0415
 
     return report_rendering
@@ -506,7 +509,7 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
 
 
 def _engine(settings: Settings, executor: str, flows: CellFlows, wakeups: Wakeups) -> DbosEngine:
-    # A reader has no engine, and its library takes a third of a second.
+    # A reader needs no engine, and importing its library takes a third of a second.
     from orchestrator.adapters.dbos_engine import DbosEngine  # noqa: PLC0415
 
     return DbosEngine(flows.run, url=_engine_url(settings), executor_id=executor, wakeups=wakeups)
@@ -516,7 +519,7 @@ def _engine_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     path = settings.home / "engine.db"
-    # The engine does not ask for this itself, and both modes stay with the file.
+    # The engine does not set these modes itself, and the database file keeps both.
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
@@ -542,7 +545,7 @@ def known_controller_id(home: Path) -> str | None:
 
 
 def keep_controller_id(home: Path, controller: str) -> None:
-    """Write the controller's id: all of it or nothing, and on the disk when this returns."""
+    """Write the controller's id atomically, and flush it to the disk."""
     fresh = home / f"{CONTROLLER_ID}.new"
     with fresh.open("w", encoding="ascii") as file:
         file.write(controller)
@@ -564,7 +567,7 @@ class BuiltinPayload:
     _digest: str = field(default="", init=False)
 
     def __call__(self) -> str:
-        """Return the digest of its archive, which is stored again where it was pruned.
+        """Return the digest of the archive; store the archive again if it was pruned.
 
         Raises ArchiveError or InvalidDocumentError.
         """

@@ -35,14 +35,16 @@ from orchestrator.dashboard.pages.sign_in import project_of_request
 class TlsFiles:
     """The certificate of a port, with its chain, and its private key.
 
-    Raises RefusedError, when it is made, for files that cannot be used.
+    The constructor raises RefusedError for files that cannot be used.
     """
 
     certificate: Path
     key: Path | None
     """None if the certificate's file holds it too."""
     context: ssl.SSLContext = field(init=False)
-    """TLS 1.2 and newer. It is the same object after a renewal: new connections use the new."""
+    """Context of TLS 1.2 and newer. A renewal changes this object, so that new connections use the
+    new certificate.
+    """
     _seen: tuple[tuple[int, int], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,16 +54,18 @@ class TlsFiles:
         try:
             self._seen = self._stamps()
             self._load(self.context)
-        except OSError as error:  # SSLError is one
+        except OSError as error:  # includes SSLError
             raise RefusedError(self._refusal(error)) from error
 
     def renew(self) -> None:
-        """Use the files as they are now, if they changed; unusable ones change nothing."""
+        """Load the files again if they changed; unusable files change nothing."""
         try:
             stamps = self._stamps()
             if stamps == self._seen:
                 return
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a failure leaves half of a pair
+            self._load(
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            )  # a trial: a failed load leaves half of a pair in the context
             self._load(self.context)
         except OSError as error:
             logger.warning("%s; the earlier certificate stays in use", self._refusal(error))
@@ -104,7 +108,7 @@ def _no_password() -> str:
 logger = logging.getLogger(__name__)
 
 _PATH_LIMIT_BYTES = 100
-"""The kernel's limit is 107 on Linux, 103 elsewhere."""
+"""Maximum length of a socket's path; the kernel's limit is 107 on Linux, 103 elsewhere."""
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
@@ -142,8 +146,8 @@ def port_sockets(host: str, port: int) -> list[socket.socket]:
         if lacking is not None and not bound:
             raise lacking
         for one in bound:
-            # A connection takes it over; without it the end of an answer waits 40 ms for the
-            # client's acknowledgement of its beginning. asyncio sets it for no socket of these.
+            # Connections inherit the option. Without it the end of a response waits 40 ms for the
+            # client's acknowledgement of its beginning. asyncio does not set it for these sockets.
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         for one in bound:
@@ -184,7 +188,7 @@ class AsgiDispatch:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as that application."""
+        """Pass the request to the application of its path."""
         await (self._pages if _is_page(scope) else self._api)(scope, receive, send)
 
 
@@ -193,19 +197,19 @@ def _is_page(scope: Scope) -> bool:
 
 
 class ProjectDispatch:
-    """Routes each request to the applications of the project that its secret says it is of.
+    """Routes each request to the applications of the project that its secret names.
 
-    What it says is no proof and need be none: these applications know one database each, and look
-    for the secret there.
+    The name in the secret is no proof: each project's applications look for the secret in their own
+    database.
     """
 
     def __init__(self, first: ASGIApp, further: Mapping[str, ASGIApp]) -> None:
-        """`further` are the applications of further projects by name."""
+        """Store the first project's application, and those of further projects by name."""
         self._first = first
         self._further = further
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as that project's applications."""
+        """Pass the request to the applications of its project."""
         if scope["type"] == "http":
             project, receive = await _project_asked(Request(scope, receive))
             await self._further.get(project, self._first)(scope, receive, send)
@@ -214,10 +218,10 @@ class ProjectDispatch:
 
 
 async def _project_asked(request: Request) -> tuple[str, Receive]:
-    """Return the further project of a request, empty for the first; and what receives the body.
+    """Return the further project of a request (empty: the first), and the receiver of its body.
 
-    Who signs in has no session of it yet: a form has a token, and the issuer's two addresses have
-    the project.
+    A sign-in has no session yet: a form has a token that names the project, and the two URLs of a
+    sign-in at the issuer name the project themselves.
     """
     path = request.scope["path"]
     if path == urls.SIGN_IN_AT_ISSUER:
@@ -247,7 +251,7 @@ async def _project_of_form(request: Request) -> tuple[str, Receive]:
 
 
 def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError | BusyError) -> ASGIApp:
-    """Return what answers a refused request: the pages for a page, else a problem document."""
+    """Return the application that answers a refused request: the pages, or a problem document."""
     if not _is_page(scope):
         return answer_known(scope["path"], error)
     scope.setdefault("state", {})["refused"] = error
@@ -255,44 +259,44 @@ def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError | BusyErro
 
 
 _LINGER_S = 1.0
-"""Seconds that a rejected client has to read the answer."""
+"""Seconds in which a rejected client can read the response."""
 _ROOM = 2
-"""Factor over the limit up to which clients get an answer; beyond it connections are cut."""
+"""Factor over the limit up to which clients are answered 503; above it connections are cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Limits of a client. Answers are not limited in time, since event streams last for days."""
+    """Limits of clients. Responses have no time limit, because event streams last for days."""
 
     headers_s: float
-    """Seconds from the connection, or the previous answer, to the complete headers.
+    """Maximum seconds from the connection, or the previous response, to the complete headers.
 
-    With TLS, the handshake has the same number of seconds, before these.
+    The TLS handshake before that has the same limit.
     """
     pause_s: float
     """Maximum seconds between two parts of a body."""
     connections: int
-    """Maximum connections of all clients, with those whose TLS handshake is under way."""
+    """Maximum connections of all clients, including unfinished TLS handshakes."""
 
     @property
     def of_one_client(self) -> int:
-        """Return half of the maximum, so that no client takes all.
+        """Return the maximum connections of one address: half of all.
 
-        Many clients may share a proxy's address.
+        It is not lower, because many clients may share a proxy's address.
         """
         return max(self.connections // 2, 1)
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection under `limits`, which a subclass has."""
+    """A connection with limits; a subclass sets `limits`."""
 
     limits: ClassVar[HttpLimits]
     is_refused = False
-    """Whether the client gets 503 and no more."""
+    """Whether the client gets only the response 503."""
     _clock: asyncio.TimerHandle | None = None
 
     def admit(self, client: tuple[str, int] | None) -> float:
-        """Count the connection; return the seconds that a TLS handshake may take, 0 to cut it."""
+        """Count the connection; return the seconds for its TLS handshake, or 0 to cut it."""
         limits = self.limits
         self.client = client
         self.connections.add(self)
@@ -306,7 +310,7 @@ class BoundedProtocol(H11Protocol):
         return _LINGER_S if self.is_refused else limits.headers_s
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many connections. With TLS they were counted before."""
+        """Begin the connection, or refuse it if there are too many (with TLS already counted)."""
         is_counted = self in self.connections
         super().connection_made(transport)
         if not is_counted and not self.admit(self.client):
@@ -317,7 +321,7 @@ class BoundedProtocol(H11Protocol):
             self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes."""
+        """Process received bytes, and restart the timer."""
         if self.is_refused:
             return
         was = self.conn.their_state
@@ -326,7 +330,7 @@ class BoundedProtocol(H11Protocol):
             self._watch()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start the timer for the next request."""
         super().on_response_complete()
         self._watch()
 
@@ -336,7 +340,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _refuse(self) -> None:
-        """Send the reason, and close after it was read: closing early would lose the answer."""
+        """Send 503, and close after a moment, because closing at once could lose the response."""
         self._clock = self.loop.call_later(_LINGER_S, self.transport.abort)
         said = "there are too many connections; send the request again later"
         self.transport.write(_answer(503, "Service Unavailable", "too-many-connections", said))
@@ -344,7 +348,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.write_eof()
 
     def _watch(self) -> None:
-        """Start the timer for the next input of the client: headers, or a part of the body."""
+        """Restart the timer for the client's next input: headers, or a part of the body."""
         self._stop()
         owes = self.conn.their_state
         if owes is h11.IDLE:
@@ -365,7 +369,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
     def _without_body(self) -> None:
-        """Close the connection, unless the server itself is not reading."""
+        """Close the connection, unless the server has paused reading."""
         if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
             self._watch()
         else:
@@ -378,7 +382,7 @@ def _is_of(one: object, client: tuple[str, int] | None) -> bool:
 
 
 def _served(connections: Iterable[object]) -> int:
-    """Return how many are not refused."""
+    """Return the number of connections that are not refused."""
     return sum(not getattr(one, "is_refused", False) for one in connections)
 
 
@@ -406,9 +410,9 @@ class HttpServer(uvicorn.Server):
     """A server of one application, without signal handlers.
 
     Args:
-        application: What answers.
-        limits: Of its clients; None for a socket of the owner alone.
-        tls: The context of HTTPS, which demands limits; None for plain HTTP.
+        application: The application that answers.
+        limits: Limits of the clients; None for a socket that only the owner can use.
+        tls: The TLS context, which needs limits; None for plain HTTP.
     """
 
     def __init__(
@@ -426,7 +430,7 @@ class HttpServer(uvicorn.Server):
             access_log=False,
             lifespan="off",
             server_header=False,
-            proxy_headers=False,  # else a client on the loopback chooses its address
+            proxy_headers=False,  # else a client on the loopback could choose its address
             timeout_graceful_shutdown=2,
         )
         super().__init__(config)
@@ -440,9 +444,10 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen. Sockets with TLS are this class's own, which counts clients as they connect.
+        """Start to listen.
 
-        The event loop's own server reports a client only after its handshake.
+        Sockets with TLS are accepted by this class, which counts clients as they connect, because
+        the event loop's server reports a client only after its handshake.
         """
         if self._tls is None:
             await super().startup(sockets)
@@ -454,7 +459,7 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets=[])
 
     async def main_loop(self) -> None:
-        """Serve until the server is to stop; one that can no longer accept fails."""
+        """Serve until stopped; raise an error if the server can no longer accept connections."""
         async with asyncio.TaskGroup() as group:
             accepting = [group.create_task(self._accept(one)) for one in self._encrypted]
             await super().main_loop()
@@ -493,7 +498,7 @@ class HttpServer(uvicorn.Server):
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            with contextlib.suppress(OSError):  # the client's failures, and that it was too slow
+            with contextlib.suppress(OSError):  # the client failed, or was too slow
                 await loop.connect_accepted_socket(
                     lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=seconds
                 )

@@ -32,11 +32,11 @@ class LocalJobs:
     """Settings of the provider ``local``; by default, jobs run as the controller's own user."""
 
     account: str = ""
-    """Account of jobs; empty for the controller's own user."""
+    """Account that runs the jobs; empty for the controller's own user."""
     refusal: str = ""
-    """Why no jobs run here, and what to do instead; empty if they do."""
+    """Why no local jobs run here, and what to do instead; empty if they run."""
     umask: int = -1
-    """The jobs' umask; -1 for that of this process."""
+    """The jobs' umask; -1 for the umask of this process."""
     reached: bool = False
     """Whether others can reach this controller."""
 
@@ -46,7 +46,7 @@ class LocalJobs:
         return self.reached and not self.refusal and not self.account
 
     def refusal_as(self, account: str) -> str:
-        """Return why no job may run as this account (empty: our own user); empty if it may."""
+        """Return why no job may run as this account ("": our own user); empty if it may."""
         if self.refusal or account == self.account:
             return self.refusal
         return _AS_ANOTHER.format(
@@ -54,7 +54,7 @@ class LocalJobs:
         )
 
     def for_providers(self) -> dict[str, str]:
-        """Return the settings in the form of providers, without unset ones."""
+        """Return the settings by the names that providers read, without unset ones."""
         said = {"local_jobs_as": self.account, "local_jobs_refused": self.refusal}
         return {name: value for name, value in said.items() if value}
 
@@ -66,21 +66,21 @@ def not_here(own_user: str, *, is_near: bool) -> str:
     """Return why no local job runs on a controller that others can reach, and what to do.
 
     Args:
-        own_user: The controller's own user.
-        is_near: Whether only this computer reaches it, with a database of its own.
+        own_user: Name of the controller's own user.
+        is_near: Whether only this computer reaches the controller, and its database is not shared.
     """
     return _NOT_HERE.format(_ALONE.format(own_user) if is_near else "")
 
 
 def jobs_as_ourselves(name: str, *, far: str) -> LocalJobs:
-    """Return settings for jobs as the controller's own user, which its operator has named.
+    """Return settings for jobs as the controller's own user, if its operator asked for that.
 
     Args:
-        name: The own user.
-        far: How others reach this controller from elsewhere; empty if they do not.
+        name: Name of the controller's own user.
+        far: How other computers reach this controller; empty if they do not.
 
     Raises:
-        AccountError: They reach it.
+        AccountError: Other computers reach this controller.
     """
     if far:
         raise AccountError(_NOT_AS_OURSELVES.format(name, far))
@@ -95,7 +95,7 @@ def jobs_as(name: str, served: Sequence[Settings], *, reached: bool) -> LocalJob
         served: All projects that the controller serves.
         reached: Whether others reach the controller.
 
-    Raises AccountError.
+    Raises AccountError if the account can reach a file of a project.
     """
     for one in served:
         files = (
@@ -108,7 +108,7 @@ def jobs_as(name: str, served: Sequence[Settings], *, reached: bool) -> LocalJob
 
 
 def subjects_of(settings: Settings, local: LocalJobs, scratch: Path) -> GitAndPipSubjects:
-    """Return the builder of git subjects: as local jobs are run, or none."""
+    """Return the resolver of subjects; it builds as local jobs run, or not if they are refused."""
     repositories = Repositories(local.reached, settings.trusted_repositories)
     if local.refusal:
         return GitAndPipSubjects(None, repositories)

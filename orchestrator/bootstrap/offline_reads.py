@@ -15,10 +15,10 @@ from orchestrator.store.errors import StoreError
 
 
 class StoredReads(httpx.BaseTransport):
-    """The home's REST application over a read-only database."""
+    """A transport that answers with the home's REST application over a read-only database."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises RefusedError if the schema is of another version."""
+        """Open the database. Raises RefusedError if its schema is of another version."""
         try:
             self._database, context = open_to_read(settings)
         except StoreError as error:
@@ -28,7 +28,7 @@ class StoredReads(httpx.BaseTransport):
         self._runner = asyncio.Runner()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer with the same bytes as a controller."""
+        """Return the response, with the same bytes as a controller's."""
         return self._runner.run(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:

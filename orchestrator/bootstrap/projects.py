@@ -81,7 +81,7 @@ def _left_in(url: str) -> str:
 
 
 def require_own_accounts(accounts: Sequence[str | None]) -> None:
-    """Check that no two projects run local jobs as the same user. Raises RefusedError.
+    """Raise RefusedError if two projects run local jobs as the same user.
 
     Args:
         accounts: The account of each project's local jobs; None if it runs none.
@@ -101,7 +101,7 @@ def require_own_accounts(accounts: Sequence[str | None]) -> None:
 
 
 def require_own_databases(databases: Sequence[Sessions]) -> None:
-    """Check that each project has a database of its own, whatever its URL. Raises RefusedError."""
+    """Raise RefusedError if two projects use the same database, even by different URLs."""
     for one, other in combinations(databases, 2):
         if one.shares_database(other):
             where = one.engine.url.render_as_string(hide_password=True)
@@ -110,7 +110,7 @@ def require_own_databases(databases: Sequence[Sessions]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PortApplications:
-    """REST and pages of all projects of a port."""
+    """The applications, REST and pages, of all projects of a port."""
 
     application: ASGIApp
     pages: ASGIApp

@@ -1,4 +1,4 @@
-"""Reports, exports and the linter of reports: imported by the wiring at their first use."""
+"""Reports, exports and the linter of reports; the wiring imports this module at first use."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NEEDED = {
 
 
 def sign_in_ports(settings: Settings) -> SignInPorts:
-    """Return the limits of sessions and the issuer, if there is one. Raises RefusedError."""
+    """Return the limits of sessions, and the issuer if one is configured. Raises RefusedError."""
     limits = SessionLimits(
         timedelta(hours=settings.session_hours), timedelta(minutes=settings.session_idle_minutes)
     )
@@ -41,7 +41,7 @@ def sign_in_ports(settings: Settings) -> SignInPorts:
 
 
 def _as_browsers_name_it(url: str) -> str:
-    """Return the address as a browser's Host header names it: lower case, no default port."""
+    """Return the URL as browsers write its host: lower case, without the default port."""
     parts = urlsplit(url)
     default = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
     return parts._replace(netloc=parts.netloc.lower().removesuffix(default)).geturl()
@@ -123,7 +123,7 @@ def _check_address(name: str, url: str) -> None:
 
 
 def _client_secret(settings: Settings) -> str:
-    """Return the client's secret; empty for a public client. Raises RefusedError."""
+    """Return the OpenID Connect client's secret; empty for a public client. Raises RefusedError."""
     file: Path | None = settings.oidc_client_secret_file
     if file is None:
         given = settings.oidc_client_secret

@@ -26,21 +26,21 @@ class IssuerUnreachableError(Exception):
 
 
 class SignInRefusedError(Exception):
-    """The issuer, or a check of what it sent, refuses a sign-in; the text is one sentence."""
+    """The issuer refused a sign-in, or its response is invalid; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """A request to the issuer to authenticate somebody; the browser keeps all but the URL."""
+    """A request to the issuer to authenticate a person; the browser keeps all but the URL."""
 
     url: str
-    """Where the browser is sent."""
+    """URL of the issuer to which the browser is sent."""
     state: str
-    """Comes back with the answer: it is to this browser's request."""
+    """Random text that the response must repeat; it proves that the response is to this request."""
     nonce: str
-    """Comes back in the ID token: it was issued for this request."""
+    """Random text that the ID token must repeat; it proves that the token is for this request."""
     code_verifier: str
-    """Proves to the issuer that the code is redeemed by who asked for it (PKCE)."""
+    """PKCE secret; it proves to the issuer that the requester redeems the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class IssuedIdentity:
     display_name: str
     groups: tuple[str, ...]
     id_token: str
-    """As it was issued, for the logout there."""
+    """The ID token as issued, for the logout at the issuer."""
 
 
 class IdentityProvider(Protocol):
