@@ -24,6 +24,7 @@ _REFUSALS = ("wrong_pytest", "wrong_subject", "forged_records")
 _NEEDS_NO_NUMBER = ("origins", "start")
 """Records without a number, written before the recorder runs; they can only cause a refusal."""
 _PROBLEMS = 20
+_NAMED_TESTS = 5
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class SuiteRecords:
         self._unproven: Set[str] = set()
         self._workers: Set[str] = {""}
         self._writers: Dict[Tuple[str, str], int] = {}
+        self._skipped_subtests: Dict[str, int] = {}
 
     def begin_process(self) -> None:
         """Prepare for the records of a new process."""
@@ -79,6 +81,7 @@ class SuiteRecords:
         self._unproven = {""}
         self._workers = {""}
         self._writers = {}
+        self._skipped_subtests = {}
         self._test_set = TestSetRecorder(self._arguments)
 
     def poll(self) -> bool:
@@ -90,6 +93,8 @@ class SuiteRecords:
         self._take(self._tail.drain())
         if self.manifest is not None:
             self._events.emit("test", self._job, self._test_set.document(self.manifest))
+        if self._skipped_subtests:
+            self._events.log("info", _told_subtests(self._skipped_subtests), self._job)
 
     def running(self) -> Optional[str]:
         """Return the running test, under xdist the one that began first; None without one."""
@@ -209,6 +214,8 @@ class SuiteRecords:
             return
         data = report(line)
         nodeid = str(data["nodeid"])
+        if "subtest" in data and data["outcome"] == "skipped":
+            self._skipped_subtests[nodeid] = self._skipped_subtests.get(nodeid, 0) + 1
         self.poisoned = self.poisoned or "cause" in data
         self._events.emit("test", self._job, data)
         if is_final(data):
@@ -310,6 +317,14 @@ def refusal_of(
     first = problems[0]
     more = f"; {len(problems) - 1} more modules" if len(problems) > 1 else ""
     return RecordsRefusal(first["reason"], f"{first['what']}{where}{more}. Fix: {first['fix']}")
+
+
+def _told_subtests(skipped: Mapping[str, int]) -> str:
+    """Return how many subtests of which tests were skipped, as their tests passed without them."""
+    more = ", ..." if len(skipped) > _NAMED_TESTS else ""
+    named = ", ".join(list(skipped)[:_NAMED_TESTS]) + more
+    told = f"skipped subtests: {sum(skipped.values())}, of tests: {len(skipped)} ({named})"
+    return f"{told}; as in pytest, a skipped subtest does not skip its test"
 
 
 def _forged(what: str) -> RecordsRefusal:

@@ -364,6 +364,11 @@ class TestCalled(Called):
 @pytest.mark.xfail
 def test_subtests(subtests):
     with subtests.test(): assert False
+def test_all_skipped(subtests):
+    with subtests.test(): pytest.skip("no")
+def test_one_skipped(subtests):
+    with subtests.test(): pytest.skip("no")
+    with subtests.test(): pass
 @pytest.mark.xfail
 def test_wanted(): assert False
 """
@@ -420,6 +425,7 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
             "has failed subtests that count as an expected failure, though it passed itself",
             "test_a.py::test_subtests",
         ),
+        ("skipped all of its subtests, though it passed itself", "test_a.py::test_all_skipped"),
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
     assert (("pytest_unconfigure", "conftest.py") in told) is ("-n" in words)

@@ -300,6 +300,7 @@ class PytestSession:
     _is_broken_reported: bool = False
     _skipped: int = 0
     """Number of named modules that were skipped as a whole."""
+    _parts: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -348,6 +349,8 @@ class PytestSession:
             skipped = self._modules_skipped(counts)
             if skipped > self._skipped:
                 yield ParsedUnnamedTests({"skipped": skipped - self._skipped})
+            summed = (counts or {}).get("skipped", 0) - skipped
+            self._parts = self.tests.settle_subtests(self._announced, summed)
         else:
             yield from self._others(counts)
             extra = self._unlined.extra
@@ -580,8 +583,8 @@ class PytestSession:
         tests = {word: max(n - extra[word], 0) for word, n in footer.counts.items()}
         tests = {word: n for word, n in tests.items() if n}
         yield ParsedTally("footer", sum(tests.values()), tests, footer.duration_s, footer.warnings)
-        if footer.subtests:
-            yield ParsedSubtests(footer.subtests)
+        if footer.subtests or self._parts:
+            yield ParsedSubtests(footer.subtests + self._parts)
 
     def _problems(self) -> Iterator[ParsedProblem]:
         if self.internal:

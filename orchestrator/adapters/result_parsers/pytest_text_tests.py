@@ -16,6 +16,7 @@ from orchestrator.adapters.result_parsers.pytest_text_lines import (
     OUTCOMES,
     RERUN,
     SUBTESTS,
+    AnnouncedTests,
     NodeLine,
 )
 from orchestrator.domain.outcome import TestOutcome
@@ -116,6 +117,19 @@ class ListedTests:
         self.seen["failed"] += 1
         self.extra["passed"] += 1
         yield ParsedTest(nodeid, TestOutcome.FAILED, message=message or "a subtest failed")
+
+    def settle_subtests(self, announced: AnnouncedTests | None, skipped: int) -> int:
+        """Count the skipped subtests without a line as extra; return the number of all such parts.
+
+        pytest prints none for a unittest subtest while it captures output, and sums it up.
+
+        Args:
+            announced: Tests that the session said it would run.
+            skipped: Number of skipped reports of the sum, without modules.
+        """
+        if announced is not None and self.total == announced.items:
+            self.extra["skipped"] += max(skipped - self.seen["skipped"] - self.extra["skipped"], 0)
+        return self.extra["skipped"] + self.extra["passed"]
 
     def crashed(self, nodeid: str, *, reason: str, message: str) -> Iterator[ParsedTest]:
         """Yield the test that ran when the process ended."""

@@ -68,6 +68,7 @@ _IDLE_TEXTS = (
 )
 """Notes on tests that passed, by pattern of a warning's text; they precede those by class."""
 _IN_SUBTEST = "has failed subtests that count as an expected failure, though it passed itself"
+_ALL_SKIPPED = "skipped all of its subtests, though it passed itself"
 _NOT_COLLECTED = r"cannot collect (?:test class )?'(\w+)' because (it [^(.]+)"
 _NOWHERE = "outside of all tests"
 _SHOWN = 50
@@ -381,6 +382,8 @@ class Recorder:
         self._records = records
         self._config = config
         self._collector = collector
+        self._ran: Dict[str, bool] = {}
+        """Running tests with subtests, and whether one of these was not skipped."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -394,14 +397,25 @@ class Recorder:
             self._lost(report)
             return
         line = _report(report, self._records)
-        if {"subtest", "wasxfail"} <= line.keys() and report.outcome == "skipped":
-            IdleTests.noticed[_IN_SUBTEST, report.nodeid] = None
+        self._see_subtest(report, line)
         poisoned = report.outcome == "failed" and is_poison(line)
         if poisoned:
             line["cause"] = "crashed"
         self._records.write(line)
         if poisoned:
             self._leave()
+
+    def _see_subtest(self, report: pytest.TestReport, line: Dict[str, Any]) -> None:
+        """Notice a test that passes although its subtests failed, or were all skipped."""
+        test = report.nodeid
+        if "subtest" in line:
+            is_expected = "wasxfail" in line and report.outcome == "skipped"
+            is_run = is_expected or report.outcome != "skipped"
+            self._ran[test] = is_run or self._ran.get(test, False)
+            if is_expected:
+                IdleTests.noticed[_IN_SUBTEST, test] = None
+        elif report.when == "call" and not self._ran.pop(test, True) and report.passed:
+            IdleTests.noticed[_ALL_SKIPPED, test] = None
 
     def _lost(self, report: pytest.TestReport) -> None:
         """Record the test that crashed its pytest-xdist worker as failed."""

@@ -40,6 +40,8 @@ OUTCOMES = [
     ([*GOOD[:2], report("teardown", "failed", longrepr="E")], TestOutcome.ERROR, "teardown"),
     ([GOOD[0], report("call", "failed"), report("teardown", "failed")], TestOutcome.FAILED, ""),
     ([GOOD[0], report("call", "skipped", wasxfail="bug 1"), GOOD[2]], TestOutcome.XFAILED, "bug 1"),
+    ([GOOD[0], report("call", "skipped", subtest="s"), *GOOD[1:]], TestOutcome.PASSED, ""),
+    ([GOOD[0], report("call", "failed", subtest="s"), *GOOD[1:]], TestOutcome.FAILED, ""),
     ([GOOD[0], report("call", "passed", wasxfail="bug 1"), GOOD[2]], TestOutcome.XPASSED, "bug 1"),
     (
         [

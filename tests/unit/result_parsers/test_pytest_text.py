@@ -5,7 +5,7 @@ import pytest
 from orchestrator.adapters.result_parsers.pytest_text import PytestText
 from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback
+from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback, ParsedSubtests
 from tests.unit.result_parsers.pytest_logs import (
     GOLDEN,
     HEADER,
@@ -185,6 +185,16 @@ def test_a_failed_subtest_fails_its_test_and_a_skipped_one_does_not_skip_it(tmp_
     said = read(tmp_path, session(*lines, items=2, footer=footer))
     assert said.tests == {"a.py::s": FAILED, "a.py::k": PASSED}
     assert said.footers[0].counts == {"failed": 1, "passed": 1}
+
+
+def test_skipped_subtests_of_unittest_have_no_outcome_on_their_line(tmp_path):
+    """pytest 9 writes none while it captures output, and counts them in its sum."""
+    lines = ["a.py::U::s ", "a.py::U::s PASSED [ 50%]", "a.py::k SKIPPED (x) [100%]"]
+    footer = "1 passed, 3 skipped, 1 subtests passed in 0.10s"
+    said = read(tmp_path, session(*lines, items=2, footer=footer))
+    assert said.tests == {"a.py::U::s": PASSED, "a.py::k": SKIPPED}
+    assert said.footers[0].counts == {"passed": 1, "skipped": 1}
+    assert [one.count for one in said.said if isinstance(one, ParsedSubtests)] == [3]
 
 
 def test_the_older_plug_in_s_subtests(tmp_path):
