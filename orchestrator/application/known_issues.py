@@ -41,8 +41,8 @@ class IssueStatus(StrEnum):
     """State of a known issue over the newest runs, most urgent first."""
 
     EXCEEDED = "exceeded"
-    """More failures of a run match than the issue allows."""
-    LAPSED = "lapsed"
+    """More failures match than the issue allows, in the newest such run or one after it opened."""
+    STILL_FAILING = "expired_failing"
     """The issue has expired, and failures still match."""
     STALE = "stale"
     """A test that failed so before ran, and no failure matched: the cause may be fixed."""
@@ -143,9 +143,10 @@ def _shown(
     for group in groups:
         by_signature[group.signature] = by_signature.get(group.signature, 0) + group.count
     most = max(in_a_run.values(), default=0)
+    present = [group for group in groups if _is_present(cells[group.cell], issue, newest)]
     return ListedIssue(
         issue=issue,
-        status=_status(issue, most, ran, tried, today),
+        status=_status(issue, most_in_a_run(present, cells), ran, tried, today),
         days_left=(issue.expires - today).days,
         seen=sum(by_signature.values()),
         most=most,
@@ -155,21 +156,28 @@ def _shown(
     )
 
 
+def _is_present(cell: WindowCell, issue: KnownIssue, newest: WindowCell | None) -> bool:
+    """Whether the run is of a day after the issue was opened, or the newest with a match."""
+    is_newest = newest is not None and cell.run_id == newest.run_id
+    return is_newest or cell.at.date() > issue.opened
+
+
 def _when(cell: WindowCell) -> tuple[datetime, int]:
     return cell.at, cell.pk
 
 
 def _status(
     issue: KnownIssue,
-    most: int,
+    in_a_run: Mapping[str, int],
     ran: Mapping[int, CellScope],
     tried: Mapping[str, bool],
     today: date,
 ) -> IssueStatus:
+    most = max(in_a_run.values(), default=0)
     if issue.ended_at is not None:
         return IssueStatus.ENDED
     if today > issue.expires:
-        return IssueStatus.LAPSED if most else IssueStatus.EXPIRED
+        return IssueStatus.STILL_FAILING if most else IssueStatus.EXPIRED
     if not most:
         has_run = any(in_scope(issue, one) for one in ran.values())
         return IssueStatus(without_match(tried.get(issue.id))) if has_run else IssueStatus.UNTRIED

@@ -224,7 +224,7 @@ def test_known_issues_are_held_against_the_newest_runs(world, context):
         "exceeded": issue(context, max_failures=1),
         "unmatched": issue(context, match=IssueMatch(contains="something else")),
         "untried": issue(context, scope=IssueScope(platforms=("tpu",))),
-        "lapsed": issue(context, expires=NOW.date() - timedelta(days=1)),
+        "expired_failing": issue(context, expires=NOW.date() - timedelta(days=1)),
         "expired": issue(context, match=IssueMatch(frame="x"), expires=date(2026, 1, 1)),
         "ended": issue(context),
     }

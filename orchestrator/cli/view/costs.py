@@ -59,7 +59,7 @@ def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
     """Return the bill of one run."""
     yield Text(_headline(costs), style="bold")
     if costs.simulated:
-        yield Text(f"{SIMULATED}, and nobody was charged for these machines", style="bold red")
+        yield Text(f"{SIMULATED}, and nothing was charged for these machines", style="bold red")
     rows = [_platform(row) for row in costs.platforms]
     yield fitting(console, _PLATFORMS, [*rows, _total(costs)])
     spent = [_share(word(phase), usd) for phase, usd in costs.phases.items() if usd]
@@ -80,7 +80,7 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
         yield Text(f"{plural(costs.unknown_cost_runs, 'run')} with an unknown cost, no part of it")
     if costs.simulated_usd:
         amount = usd(costs.simulated_usd)
-        yield Text(f"SIMULATED machines are {amount} of it: nobody was charged", style="bold red")
+        yield Text(f"SIMULATED machines are {amount} of it: nothing was charged", style="bold red")
     if costs.stated_usd:
         yield Text(f"ingested runs state {usd(costs.stated_usd)}, which is no part of it")
     for use in costs.budgets:

@@ -122,7 +122,7 @@ def _note(use: IssueUse) -> Text | None:
     elif use.state is IssueState.ENDED and use.count:
         said = f"was ended: it explains {plural(use.count, 'failure')} no more"
     elif use.state is IssueState.EXCEEDED:
-        said = f"allows {use.issue.max_failures} failures, and {use.count} fit"
+        said = f"allows {plural(use.issue.max_failures or 0, 'failure')}, and {use.count} fit"
     else:
         return None
     return Text(one_line(f"  {who} {said}"), style="yellow")

@@ -43,9 +43,9 @@ browser's layout."""
 _QUIET = frozenset({"passed", "skipped", "xfailed", ""})
 _TITLES = {
     None: "All tests",
-    GridGroup.FAILING: "Failing now",
-    GridGroup.MISSING: "Missing now",
-    GridGroup.FLAKY: "Flaky, not failing now",
+    GridGroup.FAILING: "Last result failed",
+    GridGroup.MISSING: "Last result missing",
+    GridGroup.FLAKY: "Flaky, did not fail last",
     GridGroup.GONE: "Failed, now gone",
     GridGroup.STEADY: "Steady",
 }
@@ -202,7 +202,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
     outcome = cell.outcome or cell.state
     is_usual = outcome in (Outcome.PASSED, Outcome.FAILED)
     sign = "" if is_usual else f"{term(outcome).glyph} {term(outcome).word} · "
-    what = cell.name if shown.run is not None else f"{cell.at:%m-%d} · {cell.version}"
+    what = cell.name if shown.run is not None else f"{cell.at:%m-%d %H:%M} · {cell.version}"
     title = " · ".join(filter(None, (f"{sign}{visible(cut(what, 40))}", cell.origin)))
     id_ = cell.name if shown.run is not None else cell.run
     return Column(id_, title, href=urls.cell_url(cell.run, cell.name))

@@ -72,7 +72,7 @@ _COLUMNS = (
 _END = Column("end", "End", is_title_hidden=True)
 _LOUD = {
     IssueStatus.EXCEEDED: "bad",
-    IssueStatus.LAPSED: "warn",
+    IssueStatus.STILL_FAILING: "warn",
     IssueStatus.STALE: "warn",
     IssueStatus.UNMATCHED: "warn",
 }
@@ -236,8 +236,8 @@ def _failures(one: ListedIssue) -> CellList:
 def _ended(one: ListedIssue) -> str:
     if one.issue.ended_at is not None:
         return f"by {one.issue.ended_by or 'somebody'}, {one.issue.ended_at:%Y-%m-%d}"
-    if one.status is IssueStatus.LAPSED:
-        return f"{plural(one.seen, 'failure')} fit it still"
+    if one.status is IssueStatus.STILL_FAILING:
+        return f"{plural(one.seen, 'failure')} {'fits' if one.seen == 1 else 'fit'} it still"
     if one.status is IssueStatus.STALE:
         return "nothing fails so any more"
     if one.status is IssueStatus.UNTRIED:

@@ -124,7 +124,7 @@ def test_tests_are_filtered_in_the_address(pages: PageDesk) -> None:
     page = pages.page("/grid?q=conv&group=failing")
     assert page.one("input", name="q")["value"] == "conv"
     assert page.one("input", name="group")["value"] == "failing"
-    assert "Failing now 1" in [one.text for one in page.all("a", aria_current="true")]
+    assert "Last result failed 1" in [one.text for one in page.all("a", aria_current="true")]
     assert "take a word" in pages.page("/grid?q=nothing").one(id="grid").text
     pages.page("/grid?group=odd", status=404)
 

@@ -115,10 +115,10 @@ def test_what_is_over_needs_somebody_again(pages: PageDesk, world: KindsWorld) -
     pages.api.clock.move(days=3)
     later = pages.as_viewer("read")
     (row,) = later.page("/known-issues").rows("issues")
-    assert row["State"] == "◌ lapsed 1 failure fit it still"
+    assert row["State"] == "◌ expired 1 failure fits it still"
     assert "ago" in row["Expires"]
     (failure,) = later.page("/failures").rows("failures")
-    assert failure["Status"] == "◌ lapsed KI-0001"
+    assert failure["Status"] == "◌ known issue over KI-0001"
 
 
 def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
@@ -129,7 +129,7 @@ def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
     (row,) = pages.page("/known-issues").rows("issues")
     assert row["State"].startswith("– ended by a admin")
     (failure,) = pages.page("/failures").rows("failures")
-    assert failure["Status"] == "◌ lapsed KI-0001"
+    assert failure["Status"] == "◌ known issue over KI-0001"
     pages.post("/known-issues/KI-0001/end")
     pages.post("/known-issues/KI-0009/end", status=404)
 
@@ -154,3 +154,14 @@ def test_statements_do_not_grow_with_issues(pages: PageDesk, world: KindsWorld) 
     with pages.counted() as many:
         pages.page("/known-issues")
     assert len(many) == len(few) <= 25
+
+
+def test_a_run_before_the_issue_was_opened_exceeds_nothing(
+    pages: PageDesk, world: KindsWorld
+) -> None:
+    world.run({"b": SHAPES, "c": SHAPES})
+    assert add(pages, expires="2026-03-20").status_code == 303
+    assert pages.page("/known-issues").rows("issues")[0]["State"] == "▲ more than expected"
+    world.run({"b": SHAPES})
+    (row,) = pages.page("/known-issues").rows("issues")
+    assert (row["State"], row["Most in a run"]) == ("✓* applies", "2")

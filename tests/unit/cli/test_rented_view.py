@@ -139,7 +139,7 @@ def test_a_bill_fits_every_window(width: int) -> None:
     text = drawn(lambda console: spending(console, read(Spending, rented.spent())), width)
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "$1.2345" in text
-    assert "nobody was charged" in flat(text)
+    assert "nothing was charged" in flat(text)
     told = "the day's budget, SEATRIAL_BUDGET_DAY_USD of $20.00: $15.50 spent, $1.00 reserved"
     assert f"{told} (80 % or more)" in flat(text)
 
