@@ -94,7 +94,7 @@ class SuiteRecords:
         if self.manifest is not None:
             self._events.emit("test", self._job, self._test_set.document(self.manifest))
         if self._skipped_subtests:
-            self._events.log("info", _told_subtests(self._skipped_subtests), self._job)
+            self._events.log("info", _subtest_notice(self._skipped_subtests), self._job)
 
     def running(self) -> Optional[str]:
         """Return the running test, under xdist the one that began first; None without one."""
@@ -319,7 +319,7 @@ def refusal_of(
     return RecordsRefusal(first["reason"], f"{first['what']}{where}{more}. Fix: {first['fix']}")
 
 
-def _told_subtests(skipped: Mapping[str, int]) -> str:
+def _subtest_notice(skipped: Mapping[str, int]) -> str:
     """Return how many subtests of which tests were skipped, as their tests passed without them."""
     more = ", ..." if len(skipped) > _NAMED_TESTS else ""
     named = ", ".join(list(skipped)[:_NAMED_TESTS]) + more
