@@ -382,6 +382,7 @@ def pytest_pyfunc_call(pyfuncitem):
 def pytest_unconfigure(): pass
 """
 HELPER = "def same(a, b):\n    assert (a == b, 'differ')\ndef good(a): assert (a == 1), 'one'\n"
+IN_SUBTEST = "has failed subtests that count as an expected failure, though it passed itself"
 SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisableexception")
 
 
@@ -421,10 +422,7 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
             )
             for name in ("setUp", "tearDownClass", "teardown")
         ),
-        (
-            "has failed subtests that count as an expected failure, though it passed itself",
-            "test_a.py::test_subtests",
-        ),
+        (IN_SUBTEST, "test_a.py::test_subtests"),
         ("skipped all of its subtests, though it passed itself", "test_a.py::test_all_skipped"),
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
