@@ -251,8 +251,9 @@ def test_a_policy_that_is_none_is_refused_here(cli: Cli, gate: FakeController, p
 # explain, dry-run, history
 
 
+@pytest.mark.parametrize(("ingested", "said"), [(False, "run run-1"), (True, "ingested run run-1")])
 def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
-    cli: Cli, gate: FakeController, policy: str
+    cli: Cli, gate: FakeController, policy: str, ingested: bool, said: str
 ) -> None:
     def rule(name: str, **inputs: object) -> dict[str, object]:
         told = {"id": name, "kind": name.partition("/")[0], "blocking": True, "outcome": "ok"}
@@ -263,13 +264,14 @@ def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
         rule("evidence", runs=["run-1", "run-2"]),
         rule("platform/p", cells=cells),
         rule("freshness/a", ended_at="2026-01-20T11:00:00+00:00"),
+        rule("attestation/a", ingested=ingested),
         rule("freshness/b", ended_at="2026-01-20T13:30:00+01:00"),
     ]
     shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
     gate.answers["POST", f"{GATE}/evaluate"] = gate.answers["GET", f"{API}/verdicts/V-0003"] = shown
     for words in (("check", policy, "--no-wait"), ("explain", "V-0003")):
         assert cli("gate", *words) == 0
-        assert "evaluated: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
+        assert f"evaluated: {said}, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
 
 
 def test_what_can_change_outcomes_has_a_line_of_its_own(

@@ -119,10 +119,11 @@ def payload_command(
             raise CliError(str(error)) from None
         with tarfile.open(packed.path) as archive:
             files = [one for one in archive if not one.isdir()]
+        whole = size(packed.path.stat().st_size)
     for one in files:
         session.print(f"{size(one.size):>9}  {one_line(one.name)}")
-    many, whole = plural(len(files), "file"), size(packed.size_bytes)
-    session.say(f"{many}, {whole} packed, sha256 {packed.digest}")
+    many = plural(len(files), "file")
+    session.say(f"{many}, {whole} to upload, sha256 {packed.digest}")
     tell_unshipped(session, packed)
 
 

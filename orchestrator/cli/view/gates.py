@@ -71,23 +71,29 @@ def print_verdict(
 
 
 def _evaluated(verdict: Verdict) -> str:
-    """Return ``evaluated: run 01jq, ended 2026-01-20 11:00 UTC``, for every run."""
+    """Return ``evaluated: ingested run 01jq, ended 2026-01-20 11:00 UTC``, for every run."""
     inputs = {rule.id: rule.inputs for rule in verdict.rules}
     ended: dict[str, str] = {}
+    ingested: set[str] = set()
     for rule in verdict.rules:
         for cell in _rows(rule, "cells") if rule.kind == "platform" else ():
             at = str(inputs.get(f"freshness/{cell.get('cell')}", {}).get("ended_at", ""))
             run = str(cell.get("run"))
             ended[run] = max(ended.get(run, ""), at)
+            if inputs.get(f"attestation/{cell.get('cell')}", {}).get("ingested"):
+                ingested.add(run)
     runs = inputs.get("evidence", {}).get("runs")
-    told = [_run(str(run), ended.get(str(run), "")) for run in runs] if _is_list(runs) else []
+    names = [str(run) for run in runs] if _is_list(runs) else []
+    told = [_run(name, ended.get(name, ""), is_ingested=name in ingested) for name in names]
     return f"evaluated: {'; '.join(told) or 'no run'}"
 
 
-def _run(name: str, ended: str) -> str:
+def _run(name: str, ended: str, *, is_ingested: bool) -> str:
+    """Return the run with the end of its evidence, and whether a cell of it was ingested."""
+    said = f"{'ingested ' if is_ingested else ''}run {name}"
     if not ended:
-        return f"run {name}"
-    return f"run {name}, ended {datetime.fromisoformat(ended).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return said
+    return f"{said}, ended {datetime.fromisoformat(ended).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[object]]:

@@ -36,7 +36,7 @@ from orchestrator.dashboard.table import (
     named_test,
 )
 from orchestrator.domain.cell import Cell, CellState, Run
-from orchestrator.domain.charges import why_no_cost
+from orchestrator.domain.charges import PRICE_UNKNOWN, why_no_cost
 from orchestrator.domain.environment_fingerprint import PACKAGE, traits
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.manifest import output_artifact
@@ -214,13 +214,14 @@ def _machine(cell: CellRecord) -> list[tuple[str, str]]:
         return []
     last = held[-1]
     hourly = last.price_usd_per_hour
+    rate = PRICE_UNKNOWN if hourly is None else f"{price(hourly)} an hour"
     kind = ", ".join(part for part in (last.instance_type, last.market) if part)
     return [
         ("machine", last.machine_id),
         ("kind", kind),
         ("place", last.place),
         ("image", f"{last.image_id} {last.image_name}".strip()),
-        ("price", why_no_cost(last) if hourly is None else f"{price(hourly)} an hour"),
+        ("price", why_no_cost(last) or rate),
         ("held", Span(held_s(last)).text()),
     ]
 

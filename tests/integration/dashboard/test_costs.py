@@ -43,6 +43,9 @@ def test_own_machines_have_no_amount(pages: PageDesk) -> None:
     tiles = pages.page(urls.COSTS).one("dl", class_="tiles").text
     assert "own machine: nothing is charged" in tiles
     assert "Spent –" in tiles
+    facts = pages.page("/runs/run-1/cells/p0").rows("environment")
+    shown = {row["What"]: row["Value"] for row in facts}
+    assert shown["price"] == "own machine: nothing is charged"
 
 
 def test_money_is_told_by_everything_that_it_was_spent_on(pages: PageDesk) -> None:

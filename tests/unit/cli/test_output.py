@@ -17,6 +17,7 @@ import orchestrator
 from orchestrator.cli import connect, session
 from orchestrator.cli.commands import options
 from orchestrator.cli.safe_text import NATURAL
+from orchestrator.domain.units import size
 from tests.unit.cli import in_process, runs
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
@@ -229,7 +230,8 @@ def test_the_files_of_a_payload_are_listed_without_a_launch(cli: Cli) -> None:
     assert cli("payload", str(folder)) == 0
     names = [line.split()[-1] for line in cli.out.splitlines()]
     assert names == ["payload.toml", "gate.yaml", "tests/test_a.py"]
-    assert cli.err.startswith("3 files, ")
+    shipped = cli.wiring.pack(folder, cli.folder).path.stat().st_size
+    assert cli.err.startswith(f"3 files, {size(shipped)} to upload, sha256 ")
     text = (folder / "payload.toml").read_text()
     (folder / "payload.toml").write_text('exclude = ["gate.yaml"]\n' + text)
     assert cli("payload", str(folder)) == 0
