@@ -115,8 +115,8 @@ def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) 
     for use in uses:
         if use.left_usd < worst_usd:
             told.append(
-                f"{use}; one attempt of every cell may cost {most_usd(worst_usd)}: what does not "
-                "fit when its turn comes is not rented"
+                f"{use}; one attempt of every cell may cost {most_usd(worst_usd)}: "
+                "cells that exceed the rest of the budget get no machine"
             )
         elif use.warn_percent:
             told.append(f"{use}: {use.warn_percent} % or more is used")

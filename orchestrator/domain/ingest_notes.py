@@ -109,7 +109,7 @@ class IngestNotes:
         return moment(self.date) if self.date else None
 
     def stated(self, *, cell: str, at: datetime) -> tuple[RunAnnotation, ...]:
-        """Return the annotations of this cell, dated at that time unless they state one."""
+        """Return the annotations of the cell and of the run; `at` dates those without a time."""
         told = self.annotations
         return tuple(one.about("" if one.whole_run else cell, at=at) for one in told)
 

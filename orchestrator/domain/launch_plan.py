@@ -207,8 +207,8 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
     if max_usd is None or known_usd <= max_usd:
         return ""
     return (
-        f"limits.max_usd of {price(max_usd)} does not cover one attempt of every cell"
-        f" ({most_usd(known_usd)}): what does not fit when its turn comes is not rented"
+        f"limits.max_usd is {price(max_usd)}, but one attempt of every cell may cost"
+        f" {most_usd(known_usd)}: cells that exceed the rest of the budget get no machine"
     )
 
 

@@ -17,27 +17,27 @@ from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.versions import canonical_name
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Pattern of ids of jobs, platforms and environments, which name folders and files."""
+"""Pattern of the ids of jobs, platforms and environments, which become names of files."""
 
 UNTRUSTED = "untrusted:"
-"""Begins the names of products of untrusted code, which no payload can have."""
+"""Prefix of product names of untrusted code; no payload can have such a name."""
 
 _PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-"""Name at the start of a requirement."""
+"""Name of the package at the beginning of a requirement."""
 
 OUTPUT = "output"
-"""Entry of a job's `metrics` that means the job's output."""
+"""Entry of a job's `metrics` that stands for the job's output."""
 _METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
 _METRICS_NAME_CHARS = 99
 _ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?events\.jsonl")
-"""Names of raw files that belong to no job."""
+"""Names of raw files that do not belong to a job."""
 
 CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
-"""NVIDIA's compute capability, ``8.9``."""
+"""NVIDIA's compute capability, such as ``8.9``."""
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
 JOB_KINDS: tuple[JobKind, ...] = get_args(JobKind)
-"""Every kind; logs, results and reports of other programs name jobs by them."""
+"""All kinds of jobs; artifacts of other programs name jobs with these words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,49 +47,53 @@ class Job:
     __pydantic_config__ = STRICT
 
     id: str
-    """Unique in the payload; also names the job's log."""
+    """Id of the job, unique in the payload; also the name of its log."""
     kind: JobKind
     """``suite`` runs pytest; the others run a command."""
     title: str = ""
-    """Title in reports; the id by default."""
+    """Title in reports; by default the id."""
     pytest: tuple[str, ...] = ()
-    """Arguments of pytest, relative to the payload (suites only)."""
+    """Arguments of pytest, relative to the payload; only for suites."""
     command: tuple[str, ...] = ()
-    """Command of any other job; ``{python}`` is the environment's interpreter."""
+    """Command of a job that is no suite; ``{python}`` stands for the environment's interpreter."""
     timeout_minutes: float = 30.0
-    """Time limit of the job; exceeding it is `timed_out`."""
+    """Time limit of the job; a job that exceeds it is `timed_out`."""
     idle_timeout_minutes: float | None = None
-    """No output and no event for so long is a hang; 3 by default, more where tests take longer."""
+    """Minutes without output and events after which the job hangs; by default 3, or more if its
+    tests take longer."""
     env: dict[str, str] = field(default_factory=dict)
-    """Environment variables; relative paths in ``PYTHONPATH`` are relative to the payload."""
+    """Environment variables; relative paths in ``PYTHONPATH`` start at the payload."""
     gpus: int = 0
     """Number of accelerators that the job needs."""
     compute_capability: str = ""
-    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. The job needs a GPU as with
-    ``gpus = 1``. It is not sent where the matrix is known to ask for less, or for another vendor's
-    accelerators."""
+    """Minimum compute capability of an NVIDIA GPU, quoted: ``"8.9"``.
+
+    The job needs a GPU, as with ``gpus = 1``. It is not sent to a platform that is known to
+    have a lower one, or another vendor's accelerators.
+    """
     exclusive: bool = False
     """Whether no other job may run on the machine at the same time."""
     secrets: tuple[str, ...] = ()
-    """Names of the matrix's secrets that this job receives."""
+    """Names of the matrix's secrets that the job receives."""
     metrics: tuple[str, ...] = ()
-    """Where its figures are: ``output`` (what it prints), or files that it writes."""
+    """Where the job's metrics are: ``output`` (its printed output), or names of files that it
+    writes."""
     turns: bool = False
-    """A benchmark that stays resident and measures in turns: ``seatrial_events.turns()``."""
+    """Whether the benchmark stays resident and measures in turns (``seatrial_events.turns()``)."""
 
     @property
     def name(self) -> str:
-        """Return the job's title, or its id."""
+        """The title of the job; its id if it has no title."""
         return self.title or self.id
 
     @property
     def gpus_needed(self) -> int:
-        """Return the number of accelerators; a compute capability asks for at least one."""
+        """Number of accelerators that the job needs; at least one with a compute capability."""
         return max(self.gpus, 1) if self.compute_capability else self.gpus
 
     @property
     def has_file_checks(self) -> bool:
-        """Return whether exit code 0 is not all: its output or metric files are read, too."""
+        """Whether exit code 0 alone is no pass: its output or metric files are read, too."""
         return self.kind != "suite" or bool(self.metrics)
 
 
@@ -100,27 +104,27 @@ class PythonChoice:
     __pydantic_config__ = STRICT
 
     candidates: tuple[str, ...] = ("python3",)
-    """Paths or names; the first that meets the requirements is used."""
+    """Paths or names of interpreters; the first one that meets the requirements is used."""
     requires: tuple[str, ...] = ()
-    """Requirements that the interpreter must already meet, such as ``torch>=2.7``."""
+    """Requirements that the interpreter must meet without installation, such as ``torch>=2.7``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Packages and variables in addition to the interpreter's own packages."""
+    """Packages and variables that are added to those of the interpreter."""
 
     __pydantic_config__ = STRICT
 
     python: tuple[str, ...] = ()
-    """Interpreters instead of `python.candidates`: paths or names, such as ``python3.12``."""
+    """Interpreters that replace `python.candidates`: paths or names, such as ``python3.12``."""
     pip: tuple[str, ...] = ()
-    """Requirements to add; installed packages keep their version."""
+    """Requirements to install; packages that are already installed keep their version."""
     find_links: tuple[str, ...] = ()
-    """Further https addresses of wheels."""
+    """Additional https addresses where wheels are found."""
     index: bool = False
-    """Whether the machine may use its own package index where wheels are missing."""
+    """Whether the machine may use its own package index for missing wheels."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Environment variables of every job."""
+    """Environment variables of all jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +134,11 @@ class Setup:
     __pydantic_config__ = STRICT
 
     pip: tuple[str, ...] = ()
-    """Requirements to add."""
+    """Requirements to install."""
 
 
 DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
-"""Metadata of fields that are no keys of ``payload.toml``."""
+"""Metadata of fields that cannot be written in ``payload.toml``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +152,11 @@ class Manifest:
     version: str
     """The payload's version, quoted."""
     schema: Literal[1] = 1
-    """Version of the schema."""
+    """Version of this schema."""
     root: str = "."
-    """Folder to ship, and every job's working directory, relative to this file."""
+    """Folder that is shipped and in which every job runs, relative to this file."""
     exclude: tuple[str, ...] = ()
-    """Files and folders not to ship; `*` matches any characters, `/` too."""
+    """Patterns of files and folders that are not shipped; `*` matches any characters, also `/`."""
     python: PythonChoice = field(default_factory=PythonChoice)
     """The interpreter."""
     env: dict[str, Environment] = field(default_factory=dict)
@@ -162,32 +166,36 @@ class Manifest:
     job: tuple[Job, ...] = ()
     """Jobs in the order in which they run."""
     untaken_tests: tuple[str, ...] = field(default=(), metadata=DERIVED)
-    """Shipped files with a test's name that no job takes; read from the archive."""
+    """Shipped files with the name of a test file that no job runs; derived from the archive."""
     excluded_tests: tuple[str, ...] = field(default=(), metadata=DERIVED)
-    """Files with a test's name that `exclude` kept out of the archive, as its packer wrote."""
+    """Files with the name of a test file that `exclude` keeps out of the archive; written by its
+    packer."""
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether it is of a run of untrusted code."""
+        """Whether the payload belongs to a run of untrusted code."""
         return self.name.startswith(UNTRUSTED)
 
     def as_untrusted(self) -> Manifest:
-        """Return it as another product: results decide, and are compared, within one product."""
+        """Return the manifest with the name of another product, for untrusted code.
+
+        Results are compared, and decide, only within one product.
+        """
         return self if self.is_untrusted else replace(self, name=f"{UNTRUSTED}{self.name}")
 
     def environment(self, name: str) -> Environment | None:
-        """Return the named environment; ``image`` always exists."""
+        """Return the named environment; None if there is none. ``image`` always exists."""
         if name == "image" and name not in self.env:
             return Environment(pip=self.setup.pip if self.setup else ())
         return self.env.get(name)
 
     def candidates(self, environment: str) -> tuple[str, ...]:
-        """Return the interpreters of an environment, in the order in which they are tried."""
+        """Return the interpreters of an environment in the order to try them."""
         found = self.environment(environment)
         return (found.python if found else ()) or self.python.candidates
 
     def named_packages(self, environment: str) -> frozenset[str]:
-        """Return canonical names of the packages that an environment's requirements name."""
+        """Return the canonical names of the packages in an environment's requirements."""
         found = self.environment(environment)
         stated = (*self.python.requires, *(found.pip if found else ()))
         names = (_PACKAGE.match(text.strip()) for text in stated)
@@ -195,43 +203,43 @@ class Manifest:
 
     @property
     def environment_names(self) -> tuple[str, ...]:
-        """Return the names of the environments, which a matrix may refer to."""
+        """The names of all environments, to which a matrix may refer."""
         return tuple(dict.fromkeys(["image", *self.env]))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A stored payload."""
+    """A stored payload with its manifest."""
 
     digest: str
-    """sha256 of its archive's bytes."""
+    """sha256 of its archive."""
     size_bytes: int
-    """Bytes of its archive."""
+    """Size of its archive."""
     manifest: Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadResponse:
-    """An uploaded payload, by the sha256 of its archive."""
+    """An uploaded payload, identified by the sha256 of its archive."""
 
     digest: str
     size_bytes: int
     name: str
     version: str
     jobs: tuple[str, ...]
-    """Job ids in the order in which they run."""
+    """Ids of the jobs, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectFileResponse:
-    """An uploaded wheel, by the sha256 of its bytes."""
+    """An uploaded wheel, identified by its sha256."""
 
     digest: str
     size_bytes: int
 
 
 def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
-    """Return every error in a well-formed manifest."""
+    """Return every problem of a manifest that matches the schema."""
     return tuple(_manifest_problems(manifest))
 
 
@@ -272,11 +280,14 @@ _DROPPING = (
     (re.compile(r";\s*(?:echo|printf|true|:|exit 0)(?:\s[^;&|]*)?$"),
      re.compile(r"(?:^|\s)-\w*e\w*\b")),
 )  # fmt: skip
-"""What makes a shell forget an exit code, and what keeps it; quotation marks are not read."""
+"""Parts of a shell command that drop an exit code, each with what keeps the code.
+
+Quotation marks are not parsed.
+"""
 
 
 def dropped_exit_codes(manifest: Manifest) -> Iterator[str]:
-    """Yield a sentence for each job whose shell seems to forget the exit code of a program."""
+    """Yield a sentence for each job whose shell seems to drop the exit code of a program."""
     for job in manifest.job:
         shell = job.command[:1] and job.command[0].rpartition("/")[2] in _SHELLS
         text = " ".join(job.command[1:]) if shell else ""
@@ -293,15 +304,16 @@ def dropped_exit_codes(manifest: Manifest) -> Iterator[str]:
 _NO_VALUE = re.compile(
     r"-[vqsxlh]+|--[a-z-]+=.*|--(?:lf|ff|nf|sw|last-failed|failed-first|exitfirst)"
 )
-"""Options of pytest after which the next argument is a path: of others it may be their value."""
+"""Options of pytest that take no value, so that the next argument is a path."""
 _ELSEWHERE = re.compile(r"/|~|@|(?:.*/)?\.\.(?:/|$)")
-"""Beginnings of arguments that name nothing below the payload."""
+"""Beginnings of arguments that name no file in the payload."""
 
 
 def suite_paths(job: Job) -> Iterator[tuple[int, str]]:
-    """Yield the files and folders below the payload that pytest's arguments surely name.
+    """Yield the files and folders of the payload that pytest's arguments name with certainty.
 
-    Each comes with the number of its argument; with ``--pyargs`` arguments are modules.
+    Each comes after the index of its argument. There are none with ``--pyargs``, whose
+    arguments are modules.
     """
     if "--pyargs" in job.pytest:
         return
@@ -316,17 +328,17 @@ def suite_paths(job: Job) -> Iterator[tuple[int, str]]:
 _TEST_NAMES = ("test_*.py", "*_test.py")
 _NOT_OWN = re.compile(r"\..*|node_modules|site-packages")
 _RUNNERS = re.compile(r"pytest|unittest|nose|tox|nox|hatch|\bmake\b|discover|\.sh\b|\btests?\b")
-"""Words of a command that may run any test file."""
+"""Words in a command that may run any test file."""
 _TESTS_NAMED = 5
 
 
 def is_test_file(name: str) -> bool:
-    """Whether a file's name is one that pytest collects by default."""
+    """Whether pytest collects a file of this name by default."""
     return any(fnmatchcase(name, pattern) for pattern in _TEST_NAMES)
 
 
 def own_test_files(names: Iterable[str]) -> list[str]:
-    """Return the test files, sorted, but for those of hidden folders and installed packages."""
+    """Return the test files, sorted, without those in hidden folders and installed packages."""
     paths = (PurePosixPath(name) for name in names)
     return sorted(
         path.as_posix()
@@ -338,14 +350,14 @@ def own_test_files(names: Iterable[str]) -> list[str]:
 def untaken_tests(
     manifest: Manifest, names: Iterable[str], links: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the test files that no job names: neither pytest's arguments, nor a command.
+    """Return the test files that no job names, in pytest's arguments or in a command.
 
-    A suite without a path, and a command that may run tests, take all.
+    There are none if a suite has no path, or if a command may run tests.
 
     Args:
         manifest: The manifest.
-        names: Files of the payload.
-        links: Targets of its links, by name.
+        names: Names of the payload's files.
+        links: Targets of the payload's links, by name.
     """
     taken: set[str] = set()
     said = []
@@ -372,7 +384,7 @@ def untaken_tests(
 
 
 def untested(manifest: Manifest) -> Iterator[str]:
-    """Yield sentences about test files that no job takes, and that were not shipped."""
+    """Yield sentences about test files that no job runs or that were not shipped."""
     if manifest.untaken_tests:
         yield f"no job takes {_some_files(manifest.untaken_tests)}"
     if manifest.excluded_tests:
@@ -388,11 +400,11 @@ def _some_files(names: Sequence[str]) -> str:
 def missing_tests(manifest: Manifest, names: Collection[str]) -> Iterator[tuple[Problem, bool]]:
     """Yield a problem for each path in `pytest` that the payload lacks.
 
-    With it comes whether an earlier job has a command, which may write what is missing.
+    Each comes with whether an earlier job has a command, which may write the missing file.
 
     Args:
         manifest: The manifest.
-        names: Files of the payload; folders are the beginnings of their paths.
+        names: Names of the payload's files.
     """
     folders = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
     known = {*names, *folders}
@@ -454,12 +466,12 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
 
 
 def metrics_artifact(job: str, name: str) -> str:
-    """Name of the collected raw file for an entry of a job's `metrics`."""
+    """Return the name of the collected artifact for an entry of a job's `metrics`."""
     return output_artifact(job) if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
 
 
 def output_artifact(job: str) -> str:
-    """Return the name of the artifact with a job's whole output."""
+    """Return the name of the artifact with the whole output of a job."""
     return f"{job}.txt"
 
 
@@ -485,5 +497,5 @@ def _identifier_problems(name: str, path: tuple[str | int, ...]) -> Iterator[Pro
 
 
 def unknown_environment(name: str, manifest: Manifest) -> str:
-    """Return the error message for an environment that the payload does not have."""
+    """Return the message about an environment that the payload does not have."""
     return f"the payload has no environment {name!r}{nearest(name, manifest.environment_names)}"

@@ -1,4 +1,4 @@
-"""The matrix: platforms x environments x jobs, hardware and limits; its expansion to cells."""
+"""The matrix: platforms x environments x jobs with limits, and its expansion to cells."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 from orchestrator.domain.units import plural
 
 ANY = "any"
-"""In a policy: accepts any hardware, also another than the platform's id implies."""
+"""In a policy: accepts any hardware, even if the platform's id implies other hardware."""
 _JOBS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedHardware:
-    """Requirements for a platform's machines; absent ones are not checked."""
+    """Requirements for the machines of a platform; empty fields are not checked."""
 
     __pydantic_config__ = STRICT
 
     provider: str = ""
-    """The provider: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
+    """The provider, such as ``aws``, ``gcp``, ``tpu``, ``static`` or ``local``."""
     instance: str = ""
-    """The instance type that the provider must report."""
+    """The instance type that the provider reports."""
     accelerator: str = ""
-    """Words of the accelerator's name, as its tools report it: ``NVIDIA L4``; ``GPU`` is any but a
-    TPU chip."""
+    """Words of the accelerator's name, as its vendor's tool reports it: ``NVIDIA L4``.
+
+    ``GPU`` matches every accelerator except for TPU chips.
+    """
     system: str = field(default="", metadata=LATER)
-    """Words of the operating system and of the CPU's architecture: ``Linux aarch64``."""
+    """Words of the operating system and of the CPU's architecture, such as ``Linux aarch64``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareDifference:
-    """A difference between a machine and its requirements."""
+    """A difference between a machine and the requirements for it."""
 
     sentence: str
     is_known: bool = True
-    """Whether the value was read; otherwise it is unknown."""
+    """Whether the machine's value is known; if not, the requirement may be met."""
 
 
 def differences(
@@ -55,14 +57,14 @@ def differences(
     devices: Sequence[str] | None,
     system: str,
 ) -> Iterator[HardwareDifference]:
-    """Return how a machine differs from its requirements; empty if the machine meets them.
+    """Yield the differences between a machine and its requirements.
 
     Args:
         wanted: The requirements.
-        provider: Name of the provider.
-        instance: The provider's name of its type; empty if unknown.
-        devices: Its accelerators by vendor and name; None if nobody looked.
-        system: Its operating system and CPU (`system_of`); empty if unknown.
+        provider: Name of the machine's provider.
+        instance: Instance type of the machine; empty if unknown.
+        devices: Vendor and name of each accelerator; None if they were not looked for.
+        system: Operating system and CPU of the machine (`system_of`); empty if unknown.
     """
     if wanted.provider:
         yield from _compared("its provider", provider, wanted.provider)
@@ -82,7 +84,10 @@ def differences(
 
 
 def system_of(probed: Mapping[str, object]) -> str:
-    """Return operating system and architecture of a probe: ``Linux Ubuntu 24.04 LTS x86_64``."""
+    """Return the operating system and CPU of a probe: ``Linux Ubuntu 24.04 LTS x86_64``.
+
+    Empty if the probe has no operating system.
+    """
     os, cpu = (str(probed.get(key) or "") for key in ("os", "machine"))
     if not os:
         return ""
@@ -91,7 +96,7 @@ def system_of(probed: Mapping[str, object]) -> str:
 
 
 def hardware_sentence(wanted: ExpectedHardware) -> str:
-    """Describe requirements: ``of gcp g2-standard-4 with NVIDIA L4``; empty without any."""
+    """Return requirements in words: ``of gcp g2-standard-4 with NVIDIA L4``; empty without any."""
     place = " ".join(word for word in (wanted.provider, wanted.instance) if word)
     device = f"with {wanted.accelerator}" if wanted.accelerator else ""
     system = f"under {wanted.system}" if wanted.system else ""
@@ -99,7 +104,10 @@ def hardware_sentence(wanted: ExpectedHardware) -> str:
 
 
 def is_named(text: str, requested: str) -> bool:
-    """Whether the requested words occur in the found name in order: L4 is not an L40S."""
+    """Whether the words of `requested` occur in `text` in their order.
+
+    Whole words are compared: an L40S is no L4.
+    """
     if requested == ANY_GPU:
         return _words(text)[:1] != ["google"]
     words = iter(_words(text))
@@ -124,7 +132,7 @@ class Metadata:
     __pydantic_config__ = STRICT
 
     name: str
-    """Shown wherever the matrix is named."""
+    """Name of the matrix in pages, commands and reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,31 +142,31 @@ class GitSource:
     __pydantic_config__ = STRICT
 
     url: str
-    """Any URL that git can clone."""
+    """URL that git can clone."""
     rev: str
     """Commit, tag or branch; resolved to a commit at launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The validated subject. Without a source, it is the payload itself."""
+    """The validated subject; without a source, the payload itself."""
 
     __pydantic_config__ = STRICT
 
     name: str
     """The distribution's name."""
     version: str
-    """Quoted, since an unquoted 1.10 is the number 1.1."""
+    """The version; quoted, because an unquoted 1.10 is the number 1.1."""
     wheel: str | None = None
-    """A wheel file, relative to the matrix; a pattern that matches exactly one."""
+    """Path of a wheel file, relative to the matrix; or a pattern that matches one file."""
     package: str | None = None
-    """A pinned requirement, ``name==1.2``."""
+    """A pinned requirement, such as ``name==1.2``."""
     git: GitSource | None = None
-    """A revision to build."""
+    """A git revision that is built."""
 
     @property
     def source(self) -> str:
-        """Return the source of the subject: wheel, package, git or payload."""
+        """The kind of source: wheel, package, git or payload."""
         return next((k for k in ("wheel", "package", "git") if getattr(self, k)), "payload")
 
 
@@ -169,43 +177,43 @@ class PayloadSource:
     __pydantic_config__ = STRICT
 
     path: str
-    """A folder or .tar.gz, relative to the matrix, or absolute."""
+    """Path of a folder or a .tar.gz file, absolute or relative to the matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The baseline of paired benchmarks: exactly one source, and when pairing ends."""
+    """The baseline of paired benchmarks: one source, and when pairing ends."""
 
     __pydantic_config__ = STRICT
 
     package: str | None = None
-    """A pinned requirement, ``name==1.2``, of the subject's distribution."""
+    """A pinned requirement of the subject's distribution, such as ``name==1.2``."""
     wheel: str | None = None
-    """A wheel file, relative to the matrix; a pattern that matches exactly one."""
+    """Path of a wheel file, relative to the matrix; or a pattern that matches one file."""
     git: GitSource | None = None
-    """A revision to build."""
+    """A git revision that is built."""
     payload: PayloadSource | None = None
-    """An earlier payload, where the subject is the payload itself."""
+    """An earlier payload, if the subject is the payload itself."""
     min_pairs: int = 10
-    """Minimum pairs of every benchmark."""
+    """Minimum number of pairs of each benchmark."""
     max_pairs: int = 160
-    """Maximum pairs of every benchmark."""
+    """Maximum number of pairs of each benchmark."""
     precision: str = field(default="0.6%", metadata={SUCH_AS: "0.6%"})
-    """Pairing ends once the confidence interval of every ratio is this narrow."""
+    """Pairing ends when the confidence interval of every ratio is this narrow."""
 
     @property
     def source(self) -> str:
-        """Return the source of the baseline: package, wheel, git or payload."""
+        """The kind of source: package, wheel, git or payload."""
         return next((k for k in BASELINE_SOURCES if getattr(self, k)), "payload")
 
     @property
     def half_width(self) -> float | None:
-        """Return the precision as a number, 0.015 for ``1.5%``; None if it is no percentage."""
+        """The precision as a number, 0.015 for ``1.5%``; None if it is no percentage."""
         found = _PERCENT.fullmatch(self.precision.strip())
         return float(found[1]) / 100 if found else None
 
     def as_subject(self, name: str) -> Subject:
-        """Return the baseline as a subject; its version is that of its wheel."""
+        """Return the baseline as a subject without a version."""
         sources = {"package": self.package, "wheel": self.wheel}
         return Subject(name=name, version="", git=self.git, **sources)
 
@@ -224,43 +232,43 @@ class Limits:
     __pydantic_config__ = STRICT
 
     max_usd: Decimal | None = None
-    """For the whole run; required once anything is rented."""
+    """US dollars for the whole run; required if any machine is rented."""
     max_minutes: float = 60.0
-    """Time limit of an attempt."""
+    """Time limit of an attempt in minutes."""
     max_parallel: int = 8
-    """Maximum cells that hold a machine at the same time."""
+    """Maximum number of cells that hold a machine at the same time."""
     infra_retries: int = 2
-    """Further attempts after an infrastructure fault."""
+    """Number of further attempts after an infrastructure fault."""
     allow_unknown_price: bool = False
-    """Whether machines without a known price, or with one older than 90 days, may be rented."""
+    """Whether machines may be rented whose price is unknown or older than 90 days."""
     max_shipped_gb: float = 3.0
-    """Maximum size of the packages that a machine is sent, in GB (10^9 bytes)."""
+    """Maximum size of the packages that are sent to a machine, in GB (10^9 bytes)."""
 
     @property
     def max_shipped_bytes(self) -> int:
-        """The same in bytes."""
+        """`max_shipped_gb` in bytes."""
         return int(self.max_shipped_gb * GIGABYTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """The required accelerator."""
+    """The accelerator that a machine must have."""
 
     __pydantic_config__ = STRICT
 
     vendor: Literal["nvidia", "amd", "intel", "google"]
-    """The vendor."""
+    """Its vendor."""
     name: str
-    """Name as the vendor's tool prints it, or a part of it."""
+    """Its name as the vendor's tool reports it, or a part of the name."""
     count: int = 1
     """Number of accelerators."""
     compute_capability: str | None = None
-    """Quoted, ``"8.6"``."""
+    """Its compute capability, quoted: ``"8.6"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host of your own."""
+    """A host of the user's own."""
 
     __pydantic_config__ = STRICT
 
@@ -269,7 +277,7 @@ class Host:
     user: str
     """Login name."""
     key_file: str
-    """File name of the private key below ``HOME/keys``."""
+    """File name of the private key in ``HOME/keys``."""
     host_key: str
     """The host's public key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
     port: int = 22
@@ -277,7 +285,7 @@ class Host:
 
     @property
     def place(self) -> str:
-        """``address:port``, unique within a pool."""
+        """``address:port``, which is unique within a pool."""
         shown = f"[{self.address}]" if ":" in self.address else self.address
         return f"{shown}:{self.port}"
 
@@ -289,58 +297,58 @@ class Platform:
     __pydantic_config__ = STRICT
 
     id: str
-    """Unique in the matrix."""
+    """Id of the platform, unique in the matrix."""
     provider: str
-    """The provider that rents the machine."""
+    """The provider of its machines."""
     instance_type: str | tuple[str, ...] | None = None
     """One instance type, or several in order of preference."""
     accelerator: Accelerator | None = None
     """The accelerator that the machine must have."""
     expect: ExpectedHardware | None = None
-    """Requirements for its machine beyond what its id implies; checked before the first job."""
+    """Requirements for its machines beyond those of its id; checked before the first job."""
     accelerator_type: str | None = None
-    """TPU type: ``v5litepod-1``."""
+    """Type of the TPU, such as ``v5litepod-1``."""
     runtime_version: str | None = None
-    """TPU software version."""
+    """Software version of the TPU."""
     locations: tuple[str, ...] | Literal["cheapest"] | None = None
     """Regions or zones in order of preference."""
     market: tuple[Literal["spot", "on-demand"], ...] | None = None
-    """Markets in order of preference: spot machines are cheaper and may be taken away."""
+    """Markets in order of preference; spot machines are cheaper and may be taken away."""
     image: dict[str, str | tuple[str, ...]] | None = None
-    """Selection of the image."""
+    """How the image is selected."""
     connect: Literal["public", "private", "iap", "ssm"] | None = None
-    """Which of the machine's addresses is used: the public or the private one, or neither: the
-    tunnel of Google's Identity-Aware Proxy, or of AWS Systems Manager."""
+    """How the machine is reached: its public or private address, or a tunnel of Google's
+    Identity-Aware Proxy (``iap``) or of AWS Systems Manager (``ssm``)."""
     bastion: Host | None = None
-    """A host of your own that SSH connections to the machine go through."""
+    """An own host that SSH connections to the machine go through."""
     disk_gb: int | None = None
-    """Disk size in GB (10^9 bytes)."""
+    """Size of the disk in GB (10^9 bytes)."""
     hosts: tuple[Host, ...] | None = None
-    """A pool of hosts; a cell takes one exclusively."""
+    """A pool of hosts; each cell uses one of them alone."""
     environments: tuple[str, ...] | None = None
-    """Environments in place of the matrix's."""
+    """Environments that replace those of the matrix."""
     optional: bool = False
-    """Whether being unavailable is ignored, unless every platform is."""
+    """Whether the platform does not count if it is not available; if none is, all count."""
     options: dict[str, str] | None = None
-    """Provider-specific options."""
+    """Options that only the provider knows."""
 
 
 def has_public_address(platform: Platform) -> bool:
-    """Whether the platform's machines get a public address, which the controller connects to."""
+    """Whether the platform's machines have a public address that the controller connects to."""
     return platform.connect in (None, "public")
 
 
 COMMON_KEYS = frozenset(
     {"id", "provider", "accelerator", "expect", "environments", "optional", "options"}
 )
-"""Keys that platforms of every provider have."""
+"""Keys that the platforms of every provider may have."""
 
 
 _DEVICE_KINDS = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "google": "xla"}
 
 
 def device_kind(platform: Platform) -> str | None:
-    """Return torch's name of the required accelerator; None without one."""
+    """Return torch's name of the accelerator's kind, such as ``cuda``; None without one."""
     if platform.accelerator is not None:
         return _DEVICE_KINDS[platform.accelerator.vendor]
     return "xla" if platform.accelerator_type else None
@@ -348,18 +356,18 @@ def device_kind(platform: Platform) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSelection:
-    """Selects jobs for platforms."""
+    """A selection of jobs and their platforms."""
 
     __pydantic_config__ = STRICT
 
     id: str | None = None
-    """One job of the payload."""
+    """Id of one job of the payload."""
     select: str | None = None
-    """A pattern of job ids, in place of `id`."""
+    """Pattern of job ids; replaces `id`."""
     on: tuple[str, ...] | Literal["all"] = "all"
-    """Platforms."""
+    """Ids of the platforms that run the jobs, or ``all``."""
     idle_timeout_minutes: float | None = None
-    """Minutes without output and events after which a job hangs; overrides payload.toml."""
+    """Minutes without output and events after which a job hangs; replaces that of payload.toml."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,9 +383,9 @@ class Matrix:
     platforms: tuple[Platform, ...]
     """The platforms."""
     jobs: tuple[JobSelection, ...]
-    """The job selections."""
+    """The selected jobs and their platforms."""
     payload: PayloadSource | Literal["builtin"] = "builtin"
-    """Tests, demos, benchmarks and use cases."""
+    """The payload with tests, demos, benchmarks and use cases."""
     baseline: Baseline | None = None
     """The baseline of paired benchmarks."""
     environments: tuple[str, ...] = ("image",)
@@ -385,23 +393,23 @@ class Matrix:
     limits: Limits = field(default_factory=Limits)
     """Limits of money, time and machines."""
     secrets: dict[str, dict[Literal["from"], Literal["env"]]] = field(default_factory=dict)
-    """Environment variables of the controller that jobs may receive."""
+    """Environment variables of the controller that jobs may receive, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellPlan:
-    """A cell of the matrix with its jobs."""
+    """A planned cell of the matrix."""
 
     id: str
-    """The platform's id, or ``platform.environment`` where it has several environments."""
+    """The platform's id, or ``platform.environment`` if the platform has several environments."""
     platform: Platform
     environment: str
     jobs: tuple[str, ...]
-    """Ids, in the manifest's order."""
+    """Ids of its jobs in the order of the manifest."""
 
 
 def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
-    """Return the cells of a valid matrix, in the matrix's order."""
+    """Return the cells of a valid matrix, in the order of the matrix."""
     cells = []
     for platform in matrix.platforms:
         names = platform.environments or matrix.environments
@@ -413,14 +421,15 @@ def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
 
 
 def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
-    """Return ids of the jobs for a platform, in the manifest's order."""
+    """Return the ids of the jobs that run on a platform, in the order of the manifest."""
     return tuple(job.id for job, unfit in _selected_on(platform_id, matrix, manifest) if not unfit)
 
 
 def jobs_left_out(matrix: Matrix, manifest: Manifest) -> Iterator[str]:
-    """Yield a sentence for each selected job that cannot run on a platform; one for all others.
+    """Yield sentences about jobs of the payload that do not run.
 
-    Selecting a job that cannot run by its id is an error, which `check_matrix` reports.
+    There is one for each selected job that cannot run on a platform, and one for all unselected
+    jobs. A job that is selected by its id and cannot run is an error of `check_matrix`.
     """
     selected = set()
     for platform in matrix.platforms:
@@ -438,7 +447,7 @@ def jobs_left_out(matrix: Matrix, manifest: Manifest) -> Iterator[str]:
 
 
 def why_unfit(job: Job, platform: Platform) -> str:
-    """Return why the job can run on no machine of the platform; empty if the job may run."""
+    """Return why a job cannot run on any machine of the platform; empty if it may run."""
     told = compute_capability(platform)
     if job.compute_capability and device_kind(platform) is not None and not _is_nvidia(platform):
         return f"it needs an NVIDIA GPU of compute capability {job.compute_capability}"
@@ -472,7 +481,7 @@ def _version(capability: str) -> tuple[int, ...]:
 
 
 def _selected_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> Iterator[tuple[Job, str]]:
-    """Each job that is selected on the platform, and why it cannot run there."""
+    """Yield each job that is selected on the platform, with why it cannot run there (or empty)."""
     platform = next((one for one in matrix.platforms if one.id == platform_id), None)
     chosen = [s for s in matrix.jobs if s.on == "all" or platform_id in s.on]
     for job in manifest.job:
@@ -481,7 +490,7 @@ def _selected_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> Iterat
 
 
 def idle_timeouts_of(job_id: str, platform_id: str, matrix: Matrix) -> frozenset[float]:
-    """Return a job's idle timeouts on a platform, in minutes; one at most in a valid matrix."""
+    """Return the idle timeouts of a job on a platform, in minutes; at most one if valid."""
     return frozenset(
         one.idle_timeout_minutes
         for one in matrix.jobs

@@ -1,4 +1,4 @@
-"""Checks of a well-formed matrix: every impossible combination, with its fix."""
+"""Checks of a matrix that matches the schema; each problem has advice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from orchestrator.domain.matrix import (
 from orchestrator.domain.money import CENT_OF_CENT, TOO_SMALL
 
 FEWEST_PAIRS = 4
-"""Minimum pairs for an estimate of a ratio's variance."""
+"""Minimum number of pairs with which a ratio's variance can be estimated."""
 MOST_PAIRS = 1_000
 MOST_MINUTES = 30 * 24 * 60
 MOST_RETRIES = 100
@@ -41,7 +41,7 @@ MOST_RETRIES = 100
 def check_matrix(
     matrix: Matrix, manifest: Manifest, providers: Mapping[str, ProviderTraits]
 ) -> tuple[Problem, ...]:
-    """Return every error in the matrix, given the payload and the providers."""
+    """Return every problem of the matrix, given its payload and the providers."""
     found = [
         *_name_problems(matrix),
         *_platform_list_problems(matrix, providers),
@@ -86,7 +86,7 @@ def _platform_list_problems(
 
 
 def _value_problems(platform: Platform, path: Path) -> Iterator[Problem]:
-    """Yield what no provider takes: a value that occurs twice in a list, and no accelerator."""
+    """Yield problems of values that no provider accepts: repeated values, and no accelerator."""
     for f in fields(platform):
         value = getattr(platform, f.name)
         for position, one in enumerate(value if isinstance(value, tuple) else ()):
@@ -104,7 +104,9 @@ def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Ite
     if expect == ExpectedHardware():
         yield Problem(path, "names nothing: give `provider`, `instance` or `accelerator`")
     if expect.provider not in ("", ANY, provider):
-        message = f"nothing of provider {provider!r} can be of {expect.provider!r}"
+        message = (
+            f"expect.provider is {expect.provider!r}, but the platform's provider is {provider!r}"
+        )
         yield Problem((*path, "provider"), message)
 
 
@@ -193,8 +195,11 @@ def _paired_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
     sent = {job for platform in matrix.platforms for job in jobs_on(platform.id, matrix, manifest)}
     for job in manifest.job:
         if job.id in sent and job.kind == "benchmark" and job.metrics:
-            message = f"benchmark {job.id!r} has `metrics`, which are not read in turns of two arms"
-            yield Problem(("baseline",), f"{message}: it says its figures in $SEATRIAL_EVENTS")
+            message = (
+                f"benchmark {job.id!r}: `metrics` is not read in paired benchmarks: let the"
+                " benchmark write its metrics to $SEATRIAL_EVENTS"
+            )
+            yield Problem(("baseline",), message)
 
 
 def _target_problems(
@@ -213,7 +218,10 @@ def _target_problems(
 
 
 def _unfit(selection: JobSelection, platform_id: str, matrix: Matrix, manifest: Manifest) -> str:
-    """Return why a named job cannot run on a named platform; patterns skip such jobs."""
+    """Return why a job that is selected by id cannot run on a named platform; empty if it can.
+
+    Jobs that are selected by a pattern are left out instead.
+    """
     jobs = [job for job in manifest.job if job.id == selection.id]
     platforms = [one for one in matrix.platforms if one.id == platform_id]
     reasons = (why_unfit(job, platform) for job in jobs for platform in platforms)
@@ -330,9 +338,9 @@ def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
 
 
 def checked_host(host: Host, *, path: Path) -> Host:
-    """Return the host with its values stripped. Raises PlatformError.
+    """Return the host with its values stripped. Raises PlatformError for an invalid value.
 
-    `path` is that of the host in its platform.
+    `path` is the position of the host in its platform.
     """
     address = _host_word(host.address, (*path, "address"))
     user = _host_word(host.user, (*path, "user"))

@@ -1,4 +1,4 @@
-"""Costs of machines, from the ledger alone, in US dollars."""
+"""Costs of machines in US dollars, calculated from the ledger."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NOTHING = Place("")
 PHASES: tuple[CellState, ...] = tuple(
     s for s in CellState if s not in (CellState.QUEUED, CellState.DONE)
 )
-"""Cell states in which an attempt may hold a machine, in order."""
+"""Cell states in which an attempt may hold a machine, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The cost of a lease by part, each rounded to a hundredth of a cent."""
+    """The parts of a lease's cost, each rounded to a hundredth of a cent."""
 
     machine_usd: Decimal = Decimal(0)
     disk_usd: Decimal = Decimal(0)
@@ -41,12 +41,12 @@ class Bill:
 
     @property
     def total_usd(self) -> Decimal:
-        """The total cost."""
+        """The sum of the parts."""
         return self.machine_usd + self.disk_usd + self.address_usd
 
 
 def sum_by_name(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
-    """Add up amounts in US dollars by name, in the order of the names' first appearance."""
+    """Return the sums of amounts by name, in the order in which the names first appear."""
     total: dict[str, Decimal] = {}
     for one in parts:
         for name, usd in one.items():
@@ -55,7 +55,7 @@ def sum_by_name(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
 
 
 def first_of_days(now: datetime, days: int) -> datetime:
-    """Return the beginning of the first of the last `days` days in UTC; today is one of them."""
+    """Return the beginning (UTC) of the first of the last `days` days, of which today is one."""
     day = now.astimezone(UTC).date() - timedelta(days=days - 1)
     return datetime.combine(day, time(), UTC)
 
@@ -63,9 +63,9 @@ def first_of_days(now: datetime, days: int) -> datetime:
 def lease_bill(lease: Lease, at: datetime) -> Bill:
     """Return the bill of a lease until its machine ended, or until `at`.
 
-    The machine by the second that was begun, and at least the offer's minimum; disks and
-    addresses by the time they really were there. Settled costs do not change: if the parts add up
-    to something else, they are shares of it.
+    The machine is billed by the second, rounded up, with the offer's minimum; disks and
+    addresses are billed for the exact time. A settled cost does not change: if the parts have
+    another sum, the settled cost is divided in proportion to them.
     """
     bill = _bill(lease, at)
     if lease.cost_usd is None or lease.cost_usd == bill.total_usd:
@@ -75,17 +75,17 @@ def lease_bill(lease: Lease, at: datetime) -> Bill:
 
 
 def machine_cost(lease: Lease, at: datetime) -> Decimal:
-    """Return the settled cost in US dollars, or the bill's total until `at`."""
+    """Return the cost in US dollars: settled, or until `at`."""
     return lease_bill(lease, at).total_usd
 
 
 def machine_seconds(lease: Lease, at: datetime) -> float:
-    """Return billed seconds of the machine, until `at` at most; 0 without a machine."""
+    """Return for how many seconds the machine was held until `at`; 0 without a machine."""
     return _held(lease, at).total_seconds()
 
 
 def billed_seconds(lease: Lease, at: datetime) -> int:
-    """Return billed seconds: whole ones, and at least the offer's minimum."""
+    """Return the billed seconds of the machine: rounded up, with the offer's minimum."""
     if _never_ran(lease):
         return 0
     minimum_s = lease.offer.minimum_s if lease.offer else 0
@@ -93,9 +93,9 @@ def billed_seconds(lease: Lease, at: datetime) -> int:
 
 
 def worst_usd(offer: Place, minutes: float) -> Decimal | None:
-    """Return the maximum cost of a machine in a place for a time; None when its price is unknown.
+    """Return the maximum cost in US dollars of a machine for some minutes; None without a price.
 
-    No bill of a lease that was gone in time is higher.
+    No bill of a lease that ended within that time is higher.
     """
     if offer.price_usd_per_hour is None:
         return None
@@ -123,7 +123,7 @@ def _bill(lease: Lease, at: datetime) -> Bill:
 
 
 def usd_for(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
-    """Return the price of a number of seconds, rounded to a hundredth of a cent."""
+    """Return the cost of a number of seconds in US dollars, rounded to a hundredth of a cent."""
     return (seconds * usd_per_hour / _HOUR_S).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
 
 
@@ -134,7 +134,7 @@ def _held(lease: Lease, at: datetime) -> timedelta:
 
 
 def _never_ran(lease: Lease) -> bool:
-    """Whether the machine never ran: not requested, or refused at once or later."""
+    """Whether there was no machine: it was not requested, or the provider refused it."""
     if lease.launched_at is None:
         return True
     refused = not lease.machine_id or (bool(lease.refusal) and lease.cost_usd == 0)
@@ -142,14 +142,14 @@ def _never_ran(lease: Lease) -> bool:
 
 
 def share(total_usd: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
-    """Split an amount in proportion, so that the parts add up exactly.
+    """Divide an amount in proportion to weights, so that the parts add up exactly.
 
-    Each part is rounded down to a hundredth of a cent; what is left goes to those that lost most
-    by that, and where nothing weighs anything to the first.
+    Each part is rounded down to a hundredth of a cent. The rest goes to the parts that lost
+    most by rounding. If all weights are 0, the first part gets the whole amount.
 
     Args:
-        total_usd: Not negative.
-        weights: At least one; none is negative.
+        total_usd: The amount; not negative.
+        weights: At least one weight; none is negative.
     """
     if not any(weights):
         weights = [Decimal(1), *([Decimal(0)] * (len(weights) - 1))]
@@ -168,15 +168,14 @@ def share(total_usd: Decimal, weights: Sequence[Decimal]) -> list[Decimal]:
 def cost_by_phase(
     transitions: Sequence[Transition], lease: Lease, at: datetime
 ) -> dict[CellState, Decimal]:
-    """Split the lease's cost by the cell states of its attempt.
+    """Divide the cost of a lease by the cell states of its attempt.
 
     Args:
-        transitions: Of the lease's attempt, in their order.
-        lease: With what was settled, if it was.
-        at: Until when, while the machine is not gone.
+        transitions: The state transitions of the lease's attempt, in their order.
+        lease: The lease; a settled cost is divided as it is.
+        at: The end of an unfinished lease.
 
-    Returns:
-        Every state of `PHASES`; together exactly the lease's cost.
+    Returns: The cost of every state in `PHASES`; the sum is exactly the cost of the lease.
     """
     spent = dict.fromkeys(PHASES, timedelta(0))
     if lease.billed_from is not None and not _never_ran(lease):
@@ -193,29 +192,29 @@ def cost_by_phase(
 
 
 def _phase(state: CellState) -> CellState:
-    """Return the state at a time; after its attempt, a machine is being released."""
+    """Return the state that is billed; after an attempt, its machine is being released."""
     return state if state in PHASES else CellState.RELEASING
 
 
 @dataclass(frozen=True, slots=True)
 class JobCosts:
-    """A machine's cost by job."""
+    """The cost of machines by job."""
 
     by_job: Mapping[str, Decimal]
     overhead_usd: Decimal
-    """Booting, installing, collecting, releasing, and gaps."""
+    """The cost of the time without a job: booting, installing, collecting, releasing, pauses."""
 
 
 def cost_by_job(
     durations_s: Mapping[str, float], total_usd: Decimal, *, machine_s: float
 ) -> JobCosts:
-    """Split a cost by the duration of each job.
+    """Divide a cost by the durations of the jobs.
 
     Args:
-        durations_s: Of the jobs that ran, by their ids.
-        total_usd: Of the machines that they ran on.
-        machine_s: How long those machines were held; where the jobs say that they ran for
-            longer, they share everything.
+        durations_s: Seconds of each job that ran, by id.
+        total_usd: The cost of the machines that ran the jobs.
+        machine_s: Seconds for which the machines were held. If the jobs state that they ran for
+            longer, all of the cost is theirs.
     """
     ran = {job: max(Decimal(0), Decimal(str(s))) for job, s in durations_s.items()}
     rest = max(Decimal(0), Decimal(str(machine_s)) - sum(ran.values(), Decimal(0)))
@@ -224,7 +223,7 @@ def cost_by_job(
 
 
 def usd_per_validated_test(total_usd: Decimal | None, counts: Counts) -> Decimal | None:
-    """Return the cost per test that passed or failed; None without any or without a cost."""
+    """Return the cost per test that passed or failed; None without such tests or a cost."""
     validated = counts.passed + counts.failed
     if total_usd is None or not validated:
         return None

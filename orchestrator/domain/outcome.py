@@ -1,4 +1,4 @@
-"""Outcomes of jobs, cells, runs and tests, and how tests are counted."""
+"""Outcomes of jobs, cells, runs and tests, and counts of tests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     FAILED = "failed"
     NOT_RUN = "not_run"
-    """A job that never started; its cell has the cause."""
+    """The job never started; its cell has the cause."""
 
 
 class Reason(StrEnum):
-    """Reason of an errored, cancelled or timed-out attempt, or of one without a machine.
+    """Reason of an attempt that errored, was cancelled, timed out, or had no machine.
 
-    Jobs have further reasons of their own; the glossary lists all.
+    Jobs have additional reasons; the glossary lists all.
     """
 
     CAPACITY = "capacity"
@@ -68,18 +68,18 @@ _SEVERITY = {
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the most severe outcome, or None of none; jobs that never ran do not count."""
+    """Return the most severe outcome; None without any. Jobs that never ran are ignored."""
     ranked = [o for o in outcomes if o is not Outcome.NOT_RUN]
     return max(ranked, key=_SEVERITY.__getitem__, default=None)
 
 
 class TestOutcome(IntEnum):
-    """Outcome of a test, by severity: a test has the worst outcome of its phases."""
+    """Outcome of a test, ordered by severity; a test has the worst outcome of its phases."""
 
     __test__ = False
 
     MISSING = 0
-    """Collected, and no result was reported."""
+    """The test was collected, and no result was reported."""
     PASSED = 1
     SKIPPED = 2
     XFAILED = 3
@@ -87,20 +87,20 @@ class TestOutcome(IntEnum):
     ERROR = 5
     FAILED = 6
     NOT_RUN = 7
-    """Collected, and never started, because its job was aborted."""
+    """The test was collected and never started, because its job was aborted."""
 
     @property
     def word(self) -> str:
-        """Return the outcome's name in documents."""
+        """The outcome's name in documents."""
         return self.name.lower()
 
     @classmethod
     def _missing_(cls, value: object) -> TestOutcome | None:
-        """Return the outcome of a word, as answers have it."""
+        """Return the outcome with this name in documents; None if there is none."""
         return next((one for one in cls if one.word == value), None)
 
     def counted(self, *, final: bool) -> TestOutcome:
-        """Return the counted outcome: missing until the test's end is known."""
+        """Return the outcome that is counted: missing until the end of the test is known."""
         return self if final or self is TestOutcome.NOT_RUN else TestOutcome.MISSING
 
 
@@ -115,9 +115,9 @@ class Counts:
     xfailed: int = 0
     xpassed: int = 0
     missing: int = 0
-    """Collected, and not reported (yet)."""
+    """Collected tests without a reported result, so far."""
     not_run: int = 0
-    """Collected, and never started."""
+    """Collected tests that never started."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -131,27 +131,27 @@ class Counts:
 
     @property
     def bad(self) -> int:
-        """Number of tests that keep a suite from passing."""
+        """Number of tests because of which a suite does not pass."""
         return self.failed + self.error + self.missing + self.not_run
 
     @property
     def pass_rate(self) -> Fraction | None:
-        """Return ``passed / (passed + failed + error)``; None when all are zero."""
+        """The share ``passed / (passed + failed + error)``; None if all three are 0."""
         judged = self.passed + self.failed + self.error
         return Fraction(self.passed, judged) if judged else None
 
     @property
     def failures(self) -> str:
-        """Return ``3 failed, 1 error``; empty if nothing failed."""
+        """Failed tests and errors in words, ``3 failed, 1 error``; empty without any."""
         failed = {"failed": self.failed, "error": self.error}
         return ", ".join(term(code).counted(many) for code, many in failed.items() if many)
 
     @property
     def nothing_passed(self) -> str:
-        """Return ``no test passed: 29 skipped`` if no test passed and none is bad; else empty.
+        """The note ``no test passed: 29 skipped``; empty if a test passed, or if any is bad.
 
-        Stands beside an outcome wherever one is shown, because a suite whose tests are all skipped
-        or expected to fail has not failed either.
+        It is displayed beside outcomes, because a suite whose tests are all skipped or
+        expected to fail has not failed either.
         """
         if not self.collected or self.passed or self.bad:
             return ""
@@ -163,12 +163,12 @@ class Counts:
         return f"no test passed: {', '.join(f'{n:,} {word}' for word, n in beside.items() if n)}"
 
     def as_dict(self) -> dict[str, int]:
-        """Return the eight numbers by name."""
+        """Return the eight numbers by the names of their outcomes."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def from_tally(cls, tally: Mapping[TestOutcome, int]) -> Counts:
-        """Build from numbers by outcome."""
+        """Return counts from numbers by outcome."""
         return cls(**{outcome.word: n for outcome, n in tally.items()})
 
 

@@ -1,4 +1,4 @@
-"""Paired samples of a benchmark: turns of subject and baseline, and the spread of samples."""
+"""Paired samples of a benchmark (turns of subject and baseline), and the spread of samples."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.grouping import grouped
 
 LARGEST = 1e300
-"""Larger values are no measurements, and their sums overflow."""
+"""Upper limit of samples; larger values are no measurements, and their sums overflow."""
 
 IQR_FROM = 5
-"""Minimum samples for quartiles; fewer have extremes."""
+"""Minimum number of samples for quartiles; with fewer samples, extremes are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Location and spread of samples, in their unit."""
+    """Median and range of samples, in their unit."""
 
     median: float
     low: float
     high: float
     kind: str
-    """``iqr``, ``range`` or ``none``."""
+    """Meaning of `low` and `high`: ``iqr`` (quartiles), ``range`` (extremes) or ``none``."""
 
 
 def spread_of(samples: Sequence[float]) -> Spread | None:
-    """Return median with quartiles (inclusive method) or extremes.
+    """Return the median of samples with their quartiles (inclusive method) or extremes.
 
-    None if a sample is not finite.
+    None if there is no sample, or if one is not finite.
     """
     if not samples or not all(abs(sample) < LARGEST for sample in samples):
         return None
@@ -47,26 +47,26 @@ def spread_of(samples: Sequence[float]) -> Spread | None:
 
 
 THROTTLED = "throttled"
-"""Name of the reading that is 1 while a device throttles, else 0."""
+"""Name of a reading: 1 while a device throttles, otherwise 0."""
 LAUNCH = "launch"
-"""Name of the reading that numbers the processes of a resident arm."""
+"""Name of a reading: the number of the resident arm's process."""
 
 Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Identity of a metric: name, unit, direction and parameters."""
 Both = tuple[MetricFact, MetricFact]
-"""A pair of turns: the subject's, then the baseline's."""
+"""The subject's turn and the baseline's turn of a pair."""
 
 
 def pairs_of(job: str, measured: Iterable[MetricFact]) -> tuple[Pairs, ...]:
-    """Return every benchmark of a job with its pairs, in the order of their first turns.
+    """Return the benchmarks of a job with their pairs, in the order of their first turns.
 
-    The turns of both arms are numbered together, in the order subject, baseline, baseline,
-    subject and again, so that turns 2n and 2n + 1 stand beside each other in time. A pair counts
-    where both turns gave a value above 0, of which alone a ratio can be had.
+    The turns of both arms have common numbers. Their order is subject, baseline, baseline,
+    subject, and so on, so that turns 2n and 2n + 1 are neighbours in time and form a pair. A
+    pair counts if both of its turns have a value above 0, because a ratio needs such values.
 
     Args:
-        job: Its id.
-        measured: Its turns, of both arms.
+        job: The job's id.
+        measured: The turns of the job, of both arms.
     """
     by_key = grouped((_key(fact), fact) for fact in measured)
     names = [key[0] for key in by_key]
@@ -84,7 +84,7 @@ def _key(fact: MetricFact) -> Key:
 
 
 def _paired(facts: Iterable[MetricFact]) -> tuple[list[Both], int]:
-    """Return the pairs in order, and the number without a ratio."""
+    """Return the usable pairs in their order, and the number of unusable ones."""
     turns: dict[int, dict[str, MetricFact]] = {}
     for fact in facts:
         if fact.turn is not None:
@@ -96,7 +96,7 @@ def _paired(facts: Iterable[MetricFact]) -> tuple[list[Both], int]:
 
 
 def value_of(fact: MetricFact) -> float:
-    """Return the value of a turn: the median of its samples."""
+    """Return the value of a turn: the median of its samples; 0 without samples."""
     return median(fact.samples) if fact.samples else 0.0
 
 
@@ -117,7 +117,7 @@ def _pairs(job: str, key: Key, both: Sequence[Both], dropped: int, *, alone: boo
 
 
 def _readings(turns: Sequence[MetricFact]) -> Mapping[str, tuple[float, ...]]:
-    """Return readings of every turn by name; incomplete ones are left out."""
+    """Return the readings of every turn, by name, that all turns have."""
     names = dict.fromkeys(name for fact in turns for name in fact.readings)
     return {
         name: tuple(fact.readings[name] for fact in turns)
@@ -140,5 +140,5 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
 
 
 def launches_of(pairs: Pairs) -> tuple[float, ...]:
-    """Return the process number of each pair; empty if processes were not resident."""
+    """Return the number of each pair's process; empty if the processes were not resident."""
     return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])

@@ -1,8 +1,8 @@
-"""Statements parsed from a foreign artifact, before they are merged.
+"""Statements that a dialect parses from an artifact, before artifacts are merged.
 
-A dialect turns the bytes of one artifact into these statements, in the order of the file. It
-decides nothing: which job a test belongs to, what counts twice and what contradicts itself is
-decided once for all artifacts of a platform, by `orchestrator.domain.assembly`.
+A dialect parses the bytes of one artifact into these statements, in the order of the file. It makes
+no decision: `orchestrator.domain.assembly` decides for all artifacts of a platform which job a test
+belongs to, which results are repetitions, and which contradict each other.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from orchestrator.domain.untyped_values import LARGEST_SAMPLE
 
 
 class Provenance(StrEnum):
-    """Reliability of a result's source."""
+    """The reliability of results, by their source."""
 
     AGENT = "agent"
-    """Recorded by our agent."""
+    """Our agent recorded the results."""
     STRUCTURED = "structured"
-    """Parsed from a machine-readable document: JUnit XML, reportlog, CTRF ..."""
+    """Parsed from a machine-readable document, such as JUnit XML, reportlog or CTRF."""
     PARSED_TEXT = "parsed-text"
-    """Parsed from text for people."""
+    """Parsed from a text for people."""
     TRANSCRIBED = "transcribed"
-    """Typed by a person from a document."""
+    """Copied by a person from a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,49 +34,49 @@ class ParsedTest:
     """The result of one test."""
 
     nodeid: str
-    """Node id in pytest's form, ``path::Class::name[params]``."""
+    """Node id in the form of pytest: ``path::Class::name[params]``."""
     outcome: TestOutcome
-    """MISSING where the artifact has no end of an announced or started test."""
+    """The outcome; MISSING if the artifact announces or starts the test and does not end it."""
     duration_s: float | None = None
     reason: str = ""
     """Reason of a skip or xfail; ``setup``, ``teardown`` or ``collection`` for an error."""
     message: str = ""
-    """One line."""
+    """The message in one line."""
     text: str = ""
-    """The traceback, truncated."""
+    """The traceback, cut to a maximum length."""
     earlier: tuple[TestOutcome, ...] = ()
-    """Outcomes of earlier tries, where a plug-in reran it."""
+    """Outcomes of earlier tries, if a plug-in repeated the test."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDetail:
-    """Details of a test of a `ParsedTest`, such as a FAILURES section."""
+    """Details of a test, such as those in a FAILURES section."""
 
     name: str
-    """The node id, or the part of it in the section's title."""
+    """The node id, or the part of it that the section's title has."""
     message: str = ""
     text: str = ""
     phase: str = ""
-    """``setup``, ``teardown`` or ``collection`` where the failure is there."""
+    """``setup``, ``teardown`` or ``collection`` if the test failed in that phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTally:
-    """Test counts stated by the artifact."""
+    """Numbers of tests that the artifact states."""
 
     where: str
-    """``collected`` (announced) or ``footer`` (summed up at the end)."""
+    """``collected`` (announced at the beginning) or ``footer`` (summed up at the end)."""
     total: int
-    """Number of tests without deselected ones."""
+    """Number of tests, without deselected ones."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Stated numbers of tests by `TestOutcome.word`."""
+    """Numbers of tests by `TestOutcome.word`."""
     duration_s: float | None = None
     warnings: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedUnnamedTests:
-    """Tests of a suite that are counted but not named (a transcription)."""
+    """Tests of a suite that a transcribed document counts without naming them."""
 
     counts: Mapping[str, int]
     """Numbers of tests by `TestOutcome.word`."""
@@ -84,9 +84,9 @@ class ParsedUnnamedTests:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSubtests:
-    """Subtests that passed or were skipped: no tests, but some writers count them so.
+    """The number of passed or skipped subtests, which some artifacts count as tests.
 
-    Also the own passing report of each test whose subtests failed.
+    It includes the passing report of each test whose subtests failed.
     """
 
     count: int
@@ -94,14 +94,14 @@ class ParsedSubtests:
 
 @dataclass(frozen=True, slots=True)
 class ParsedJob:
-    """Start of a job's section; the next one ends it.
+    """The beginning of a job's section, which ends at the next one.
 
-    Dialects whose artifacts hold a single job, or suites told apart by their tests' paths, need
-    not say it.
+    Dialects omit it if an artifact has only one job, or suites that differ by their tests'
+    paths.
     """
 
     id: str = ""
-    """Empty if the job is named after the artifact."""
+    """Id of the job; empty if it is named after the artifact."""
     kind: str = ""
     """``suite``, ``demo``, ``benchmark`` or ``use-case``."""
     title: str = ""
@@ -109,56 +109,56 @@ class ParsedJob:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEnd:
-    """End of the job; without it the artifact is incomplete, or its end is inferred."""
+    """The end of the job. Without it the artifact is incomplete, or the end is inferred."""
 
     exit_code: int | None = None
     duration_s: float | None = None
     cause: str = ""
-    """``crashed``, ``timeout`` ... as in `JobFact.cause`; empty for a normal end."""
+    """Cause of an abnormal end, such as ``crashed`` or ``timeout`` (`JobFact.cause`)."""
     detail: str = ""
     inferred: bool = False
-    """Whether the normal end is inferred from its last lines."""
+    """Whether the normal end is inferred from the last lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCheck:
-    """A check that a demo reports about itself."""
+    """A check that a job reports about itself."""
 
     name: str
     outcome: str
-    """passed, failed or skipped."""
+    """The outcome: passed, failed or skipped."""
     value: str = ""
     unit: str = ""
     tolerance: str = ""
     reason: str = ""
     inferred: bool = False
-    """Whether it is inferred from a heading and a normal end."""
+    """Whether the check is inferred from a heading and a normal end."""
 
 
 METRIC_SAMPLES = 100_000
-"""Maximum number of samples of a metric; the agent's limit, as are the next three."""
+"""Maximum number of samples of a metric; the agent has the same limits."""
 METRIC_CHARACTERS = 500
 """Maximum length of a metric's name, unit and names of parameters."""
 METRIC_PARAMS = 100
 """Maximum number of a metric's parameters."""
 METRIC_WHOLE = 2**63
-"""Integers among a metric's parameters are smaller."""
+"""Upper limit of the absolute value of an integer parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedMetric:
-    """One measured quantity with all its samples in their order."""
+    """One measured quantity with all its samples, in order."""
 
     name: str
     samples: tuple[float, ...]
     unit: str
     direction: str
-    """``higher`` or ``lower`` is better."""
+    """Which values are better: ``higher`` or ``lower``."""
     params: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def refusal(self) -> str:
-        """Return which of the limits of metrics the metric exceeds; empty if none."""
+        """A message that names the exceeded limit of metrics; empty if no limit is exceeded."""
         words = (self.name, self.unit, *self.params)
         if any(len(word) > METRIC_CHARACTERS for word in words):
             return f"a name, unit or parameter's name has more than {METRIC_CHARACTERS} characters"
@@ -176,18 +176,18 @@ class ParsedMetric:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFallback:
-    """A fallback: a neighbouring part did not run as intended."""
+    """A fallback: a part near this statement did not run as intended."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedEnvironment:
-    """Facts about machine and software, with the keys of the agent's environment event.
+    """Facts about the machine and its software, with the keys of the agent's environment event.
 
-    Keys: ``python``, ``torch``, ``cuda``, ``hip``, ``xla``, ``packages`` {name: version}, and
-    ``machine`` with ``os``, ``kernel``, ``hostname``, ``devices`` [{``vendor``, ``name``,
-    ``uuid``, ``memory_bytes``, ``compute_capability``, ``driver``}].
+    The keys are ``python``, ``torch``, ``cuda``, ``hip``, ``xla``, ``packages`` {name:
+    version}, and ``machine`` with ``os``, ``kernel``, ``hostname`` and ``devices``
+    [{``vendor``, ``name``, ``uuid``, ``memory_bytes``, ``compute_capability``, ``driver``}].
     """
 
     facts: Mapping[str, object]
@@ -195,7 +195,7 @@ class ParsedEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class ParsedVersion:
-    """A name and version of the tested software, printed by the artifact."""
+    """The name and version of the tested software that the artifact prints."""
 
     name: str
     version: str
@@ -203,16 +203,16 @@ class ParsedVersion:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProblem:
-    """A problem of the artifact: incomplete, inconsistent, unreadable."""
+    """A problem of the artifact: it is incomplete, inconsistent or unreadable."""
 
     level: str
-    """``warning``, or ``error`` where its statements are unreliable."""
+    """``warning``; or ``error`` if the artifact's statements are unreliable."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedNotice:
-    """A notice about the artifact that is not a problem, such as that the artifact is a copy."""
+    """A remark about the artifact that is no problem, such as that it is a copy."""
 
     message: str
 
@@ -222,7 +222,7 @@ class ParsedTime:
     """The time of an event in the artifact."""
 
     at: datetime
-    """The written time; naive if it has no zone."""
+    """The time as written; without a zone if the artifact has none."""
 
 
 ParsedItem = (

@@ -13,23 +13,23 @@ from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Platform
 
 CATALOGUE = "undated catalogue, read"
-"""Source of the shipped prices: the catalogue does not say of which day they are."""
+"""Source of the shipped prices; the catalogue does not state their day."""
 WIDEST_RATIO = Decimal("2.5")
-"""Maximum ratio between two places for one item on demand.
+"""Maximum ratio between the on-demand prices of an item at two places.
 
-Beyond it another product is mixed in.
+A larger ratio means that one of the prices is that of another product.
 """
 _ZONE = re.compile(r"[a-z]|-.+")
-"""Suffixes of zone names after their region's: `us-east-1a`, `us-east1-b`."""
+"""Suffixes that zones add to the name of their region, as in `us-east-1a` and `us-east1-b`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of one unit of an item, in US dollars per hour."""
+    """The price of one unit of an item, in US dollars per hour."""
 
     provider: str
     item: str
-    """An instance type, or ``disk-gb``, ``address``."""
+    """An instance type, or another item, such as ``disk-gb`` or ``address``."""
     place: str
     """A region or a zone."""
     market: str
@@ -37,12 +37,13 @@ class Price:
     usd_per_hour: Decimal
     as_of: datetime
     source: str
-    """Source: `CATALOGUE`, ``pricing API``, ``spot history``; the day of `as_of` follows it."""
+    """The source (`CATALOGUE`, ``pricing API`` or ``spot history``), followed by the day of
+    `as_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UncertainPrice:
-    """An implausible price; it is not used."""
+    """An implausible price, which is not used."""
 
     price: Price
     reason: str
@@ -50,23 +51,23 @@ class UncertainPrice:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """Result of refreshing prices from the providers."""
+    """The result of reading prices from the providers."""
 
     kept: tuple[Price, ...]
     uncertain: tuple[UncertainPrice, ...]
     unread: Mapping[str, str]
-    """Providers that could not be read, with the reason; their prices are unchanged."""
+    """Providers that could not be read, with the reason; their prices did not change."""
 
 
 class PriceBook(Protocol):
-    """The newest plausible price of each item, as last refreshed."""
+    """Stores the newest plausible price of each item."""
 
     def write(self, prices: Iterable[Price]) -> None:
-        """Store prices; a newer one replaces an older one of the same item."""
+        """Store prices; a newer price replaces an older one of the same item."""
         ...
 
     def of(self, provider: str) -> tuple[Price, ...]:
-        """Return the newest price of each (item, place, market)."""
+        """Return the newest price of each (item, place, market) of the provider."""
         ...
 
 
@@ -75,32 +76,33 @@ class Prices(Protocol):
     """A provider whose prices can be read."""
 
     def read_prices(self) -> Iterable[Price]:
-        """Return current prices of the items in the shipped table. Raises ProviderError."""
+        """Return the current prices of the items in the shipped table. Raises ProviderError."""
         ...
 
     def known_prices(self) -> Iterable[Price]:
-        """Return the shipped prices, updated with refreshed ones."""
+        """Return the shipped prices, replaced by newer ones where there are any."""
         ...
 
 
 @runtime_checkable
 class PriceLists(Protocol):
-    """A provider with shipped prices, which needs no credentials for them."""
+    """A provider with shipped prices, which can be used without credentials."""
 
     def listed_places(self, platform: Platform) -> tuple[Place, ...]:
-        """Return the places of its known prices; the cloud is not asked. Raises ProviderError."""
+        """Return the places with known prices without asking the cloud. Raises ProviderError."""
         ...
 
 
 def partition_plausible(
     prices: Iterable[Price],
 ) -> tuple[tuple[Price, ...], tuple[UncertainPrice, ...]]:
-    """Separate plausible from uncertain prices.
+    """Divide prices into plausible and uncertain ones.
 
-    A price is more than nothing; a spot price is lower than the price on demand of its place or
-    its region, in the first four decimals; a price on demand is within `WIDEST_RATIO` of those of
-    more than half of all places. Where no such majority is, none of them is believed: a machine
-    whose price is unknown is not rented, one whose price is wrong is.
+    A plausible price is above 0. A plausible spot price is lower than the on-demand price of
+    its place or region, compared to four decimals. A plausible on-demand price differs by at
+    most `WIDEST_RATIO` from those of more than half of the places; without such a majority, all
+    are uncertain. A machine with an unknown price is not rented, but one with a wrong price
+    would be.
     """
     given = tuple(prices)
     on_demand: dict[tuple[str, str], dict[str, Decimal]] = {}
@@ -120,7 +122,10 @@ def partition_plausible(
 
 
 def _doubt(price: Price, on_demand: Mapping[str, Decimal]) -> str:
-    """Return why a price is implausible, given those of the same item on demand; else empty."""
+    """Return why a price is implausible; empty if it is plausible.
+
+    `on_demand` has the on-demand prices of the same item, by place.
+    """
     if _is_nothing(price):
         return "not more than nothing"
     if price.market == "spot":
@@ -135,7 +140,7 @@ def _is_nothing(price: Price) -> bool:
 
 
 def _at(place: str, on_demand: Mapping[str, Decimal]) -> Decimal | None:
-    """Return the price of a place, or of a zone's region."""
+    """Return the on-demand price of a place, or of its region; None if there is none."""
     if place in on_demand:
         return on_demand[place]
     regions = [x for x in on_demand if place.startswith(x) and _ZONE.fullmatch(place[len(x) :])]
@@ -165,7 +170,7 @@ REFRESH = "`seatrial cost --refresh` reads the current ones"
 def without_old_prices(
     places: Iterable[Place], now: datetime, *, allowed: bool
 ) -> tuple[Place, ...]:
-    """Return the places; prices older than `TOO_OLD` become unknown, unless allowed."""
+    """Return the places; prices older than `TOO_OLD` become unknown, unless they are allowed."""
     return tuple(
         replace(place, price_usd_per_hour=None)
         if not allowed and _is_past(place, now, TOO_OLD)
@@ -175,14 +180,14 @@ def without_old_prices(
 
 
 def why_unpriced(place: Place) -> str:
-    """Return why a place has no price: ``unknown``, or too old."""
+    """Return why a place has no price: ``unknown``, or that it is too old."""
     if place.priced_at is None:
         return "unknown"
     return f"older than {TOO_OLD.days} days ({place.priced})"
 
 
 def price_age_warning(places: Iterable[Place], now: datetime) -> str:
-    """Return a warning where the oldest price is older than `OLD`; else empty."""
+    """Return a warning if the oldest price is older than `OLD`; otherwise empty."""
     old = [place for place in places if _is_past(place, now, OLD)]
     if not old:
         return ""
@@ -192,7 +197,7 @@ def price_age_warning(places: Iterable[Place], now: datetime) -> str:
 
 
 def unpriced_warning(places: Iterable[Place]) -> str:
-    """Return a warning where some places have no price, and so are not rented; else empty."""
+    """Return a warning if places have no price and are therefore not used; otherwise empty."""
     unknown = {
         f"{place.market} in {place.region}" if place.region else place.name: None
         for place in places

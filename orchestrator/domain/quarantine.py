@@ -1,6 +1,6 @@
-"""Quarantines of flaky tests: their duration, and when one ends automatically.
+"""Quarantines of flaky tests: their states, and when they end automatically.
 
-Their failures stay failures in every count; a quarantine is only what a gate may tolerate.
+Failures of quarantined tests stay failures in every count; only a gate may tolerate them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class QuarantineState(StrEnum):
 
     ACTIVE = "active"
     EXPIRED = "expired"
-    """Expired: failures count again."""
+    """The last day is over, so that failures count again."""
     ENDED = "ended"
-    """Ended by a person, or automatically after passes."""
+    """A person ended it, or enough passes did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A failing result whose test is, or was, quarantined."""
+    """A failing result of a test that is or was quarantined."""
 
     quarantine: Quarantine
     state: QuarantineState
-    """State when the record was made."""
+    """State of the quarantine when the record was made."""
     cell: str
     job: str
     nodeid: str
@@ -45,44 +45,44 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineResponse(Quarantine):
-    """A quarantine with its state at a time."""
+    """A quarantine with its state."""
 
     state: QuarantineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedQuarantine:
-    """A flaky test that should be quarantined."""
+    """A flaky test for which a quarantine is suggested."""
 
     job: str
     nodeid: str
     platforms: tuple[str, ...]
-    """Platforms where it failed, or passed on retry."""
+    """Platforms on which it failed, or passed on retry."""
     evidence: FlakyEvidence
     quarantine: str = ""
-    """Id of its existing quarantine."""
+    """Id of an existing quarantine of the test; empty without one."""
 
 
 def state_of(quarantine: Quarantine, at: datetime) -> QuarantineState:
-    """Return the state of a quarantine at a time."""
+    """Return the state of a quarantine at the time `at`."""
     if quarantine.ended_at is not None and quarantine.ended_at <= at:
         return QuarantineState.ENDED
     return QuarantineState.EXPIRED if at >= quarantine.expires else QuarantineState.ACTIVE
 
 
 def quarantine_answer(quarantine: Quarantine, at: datetime) -> QuarantineResponse:
-    """Return the quarantine with its state at a time."""
+    """Return a quarantine with its state at the time `at`."""
     return extended(QuarantineResponse, quarantine, state=state_of(quarantine, at))
 
 
 def is_about(quarantine: Quarantine, nodeid: str, platform: str) -> bool:
-    """Whether the quarantine covers the test on the platform."""
+    """Whether the quarantine covers the test on the platform, ended or not."""
     here = not quarantine.platforms or platform in quarantine.platforms
     return here and nodeid == quarantine.nodeid
 
 
 def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, str], ...]:
-    """Return the errors of a new quarantine, by key."""
+    """Return the problems of a new quarantine as (key, message)."""
     said = []
     if not quarantine.opened < quarantine.expires <= quarantine.opened + longest:
         said.append(("days", f"must be from 1 to {longest.days}: a quarantine ends by itself"))
@@ -94,7 +94,10 @@ def faults_of(quarantine: Quarantine, longest: timedelta) -> tuple[tuple[str, st
 
 
 def may_return(quarantine: Quarantine, since: Iterable[Iterable[ResultPoint]]) -> bool:
-    """Whether the test passed often enough in a row, on each platform, to be released."""
+    """Whether the test passed often enough in a row, on each platform, to end the quarantine.
+
+    `since` has the results since the quarantine began, oldest first, one sequence per job.
+    """
     streaks = [passes_in_a_row(results) for results in since]
     concerned = set(quarantine.platforms) or {name for streak in streaks for name in streak}
     reached = [
@@ -104,9 +107,10 @@ def may_return(quarantine: Quarantine, since: Iterable[Iterable[ResultPoint]]) -
 
 
 def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
-    """Return passes since the last failure, by platform; a pass on retry does not count.
+    """Return the number of passes since the last failure, by platform.
 
-    Skips, and tests that did not run, say nothing. A platform without a result is left out.
+    A pass on retry counts as a failure. Skips and tests that did not run are ignored. Platforms
+    without a result are left out.
     """
     streaks: dict[str, int] = {}
     for go in results:
@@ -118,14 +122,17 @@ def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
 
 
 def returned_after(passes: int) -> str:
-    """Return the `ended_by` text of a quarantine that ended by itself after so many passes."""
+    """Return the `ended_by` text of a quarantine that ended after this many passes."""
     return f"returned after {passes} passes in a row"
 
 
 def quarantine_of(
     quarantines: Iterable[Quarantine], nodeid: str, platform: str
 ) -> Quarantine | None:
-    """Return a test's quarantine, over or not; the open one that lasts longest comes first."""
+    """Return the quarantine of a test, ended or not; None without one.
+
+    If there are several, one that nobody ended and that expires last is returned.
+    """
     mine = (one for one in quarantines if is_about(one, nodeid, platform))
     return max(mine, key=lambda one: (one.ended_at is None, one.expires), default=None)
 
@@ -133,9 +140,9 @@ def quarantine_of(
 def quarantined_of(
     quarantines: Iterable[Quarantine], failures: Sequence[Failure], *, at: datetime
 ) -> tuple[Quarantined, ...]:
-    """Return failing results of a run whose tests are in quarantine, or were until it expired.
+    """Return the failing results of a run whose tests are quarantined, or were until it expired.
 
-    As a gate has it at that time: a quarantine tolerates failures of earlier runs too.
+    States are those at the time `at`, as in a gate: it also tolerates failures of earlier runs.
     """
     known = [one for one in quarantines if one.opened <= at]
     return tuple(
@@ -149,7 +156,7 @@ def quarantined_of(
 
 
 def active_ids(found: Iterable[Quarantined]) -> Mapping[tuple[str, str, str], str]:
-    """Return the ids of active quarantines by cell, job and node id of the failing result."""
+    """Return the ids of active quarantines by (cell, job, node id) of the failing result."""
     return {
         (one.cell, one.job, one.nodeid): one.quarantine.id
         for one in found

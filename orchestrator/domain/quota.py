@@ -1,4 +1,4 @@
-"""Quotas: whether the machines of a matrix fit the provider's limits at the same time."""
+"""Quotas: whether the machines of a matrix fit the limits of a provider at the same time."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from orchestrator.domain.matrix import Platform
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A limit of a provider."""
+    """A quota of a provider."""
 
     provider: str
     scope: str
-    """A region, a zone, or the project's name."""
+    """Where it applies: a region, a zone, or the project."""
     code: str
-    """The code for a request of more: ``L-3819A6DF``, ``NVIDIA_L4_GPUS``.
+    """The code for requesting a higher limit, such as ``L-3819A6DF`` or ``NVIDIA_L4_GPUS``.
 
     Empty if the provider could not say which quotas a machine uses.
     """
     name: str
-    """Display name: ``G/VT spot``."""
+    """Name for people, such as ``G/VT spot``."""
     unit: str
     """``vCPU``, ``GPU``, ``chip``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One machine's use of a quota."""
+    """How much of a quota one machine uses."""
 
     quota: Quota
     amount: int
@@ -40,7 +40,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class QuotaLevel:
-    """Limit and usage of a quota; None is unknown, which is never enough."""
+    """Limit and usage of a quota; None is unknown, and never enough."""
 
     limit: int | None
     used: int | None
@@ -52,16 +52,16 @@ class Quotas(Protocol):
     """A provider whose quotas can be read."""
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """Return the quotas that a machine would use. Raises ProviderError."""
+        """Return how much of each quota a machine at the place would use. Raises ProviderError."""
         ...
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Return present limit and usage; unreadable values are unknown, with the reason."""
+        """Return the limit and the usage of a quota; values that cannot be read are None."""
         ...
 
 
 class QuotaStatus(StrEnum):
-    """Whether a demand fits a quota."""
+    """Whether a demand fits into a quota."""
 
     OK = "ok"
     SHORT = "short"
@@ -70,7 +70,7 @@ class QuotaStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """A matrix's demand on one quota, compared with what is free."""
+    """The demand of a matrix on one quota, compared with the free part of the quota."""
 
     quota: Quota
     needed: int
@@ -79,7 +79,7 @@ class Headroom:
 
     @property
     def sentence(self) -> str:
-        """Describe the headroom, with what to request."""
+        """The headroom in one sentence, with the limit to request if it is too low."""
         quota, level = self.quota, self.level
         if not quota.code:
             return f"quotas in {quota.scope} cannot be read: {level.why_unknown}"
@@ -95,12 +95,12 @@ class Headroom:
 def headroom(
     demands: Iterable[Demand], levels: Mapping[Quota, QuotaLevel], *, at_once: int
 ) -> tuple[Headroom, ...]:
-    """Add up concurrent demands by quota.
+    """Return the headroom of each quota for machines that run at the same time.
 
     Args:
-        demands: Of every machine, one by one.
-        levels: Of every quota among them.
-        at_once: So many machines run at a time; the largest demands are counted.
+        demands: The demands of every machine.
+        levels: The level of every quota in the demands.
+        at_once: Maximum number of machines at the same time; the largest demands are added up.
     """
     amounts = grouped((demand.quota, demand.amount) for demand in demands)
     found = []
@@ -121,17 +121,17 @@ class BootImage:
     """The image that a provider would boot now."""
 
     id: str
-    """Image id as in the facts of machines; empty if it does not determine the machine."""
+    """The image's id, as in the facts of machines; empty if it does not determine the machine."""
     simulated: bool = False
     """Whether the provider is an emulation."""
     name: str = ""
-    """The publisher's name; empty without one."""
+    """The publisher's name of the image; empty if there is none."""
 
 
 @runtime_checkable
 class Images(Protocol):
-    """A provider that knows its boot image without booting it."""
+    """A provider that can name the image of a machine without booting it."""
 
     def image(self, platform: Platform, place: Place) -> BootImage:
-        """Return the image for a launch there. Raises ProviderError."""
+        """Return the image of a machine that is launched at the place. Raises ProviderError."""
         ...

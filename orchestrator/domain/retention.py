@@ -1,4 +1,4 @@
-"""Retention: what is pruned, by which rule, and how much. No I/O."""
+"""Retention: which stored parts are pruned, by which rule, and how much. No I/O."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ class RunPart(StrEnum):
     """A part of a finished run that can be pruned; results are never pruned."""
 
     LOGS = "logs"
-    """Logs and raw events of its attempts, and the run events that pointed at them."""
+    """Logs and raw events of its attempts, and the run events that refer to them."""
     ARTIFACTS = "artifacts"
-    """Bytes of its artifacts, and its rendered reports."""
+    """Content of its artifacts, and its rendered reports."""
     PAYLOAD = "payload"
-    """The archive of its payload; like the next two, it may be uploaded again."""
+    """Archive of its payload; like the two wheels, it may be uploaded again."""
     SUBJECT = "subject"
-    """The wheel of its subject."""
+    """Wheel of its subject."""
     BASELINE = "baseline"
-    """The wheel or the payload of its baseline."""
+    """Wheel or payload of its baseline."""
 
     @property
     def noun(self) -> str:
-        """The part's name in a sentence."""
+        """The name of the part in sentences."""
         return _NOUNS[self]
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """How long something is kept."""
+    """For how long something is kept."""
 
     days: int
-    """0 keeps it for ever."""
+    """Number of days; 0 keeps it for ever."""
     source: str
-    """The setting or option that says so."""
+    """Name of the setting or option with the number of days."""
 
     def before(self, now: datetime) -> datetime | None:
-        """Return the time before which something is pruned; None for never."""
+        """Return the time before which things are pruned; None if they are kept for ever."""
         return now - timedelta(days=self.days) if self.days else None
 
     @property
     def text(self) -> str:
-        """The rule for a person: ``kept for 180 days (SEATRIAL_KEEP_LOGS_DAYS)``."""
+        """The rule in words: ``kept for 180 days (SEATRIAL_KEEP_LOGS_DAYS)``."""
         kept = f"kept for {self.days} day{'s' if self.days != 1 else ''}" if self.days else "kept"
         return f"{kept} ({self.source})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How long each thing is kept."""
+    """The rules for everything that is pruned."""
 
     logs: KeepRule = KeepRule(180, "SEATRIAL_KEEP_LOGS_DAYS")
     """Logs and raw events, after the end of their run."""
@@ -61,10 +61,10 @@ class RetentionPolicy:
     history: KeepRule = KeepRule(365, "SEATRIAL_KEEP_HISTORY_DAYS")
     """Firings, deliveries, unapproved waivers and idempotency keys, after their end."""
     caches: KeepRule = KeepRule(14, "SEATRIAL_KEEP_CACHES_DAYS")
-    """Wheelhouses in the home, and the engine's records of finished cells."""
+    """Wheelhouses in the controller's home, and the engine's records of finished cells."""
 
     def narrowed(self, days: int) -> RetentionPolicy:
-        """Return the policy with at most so many days for everything that is pruned at all."""
+        """Return the policy with at most `days` for everything that is not kept for ever."""
         asked = KeepRule(days, "as asked")
         names = [one.name for one in fields(self) if getattr(self, one.name).days > days]
         return replace(self, **dict.fromkeys(names, asked))
@@ -72,12 +72,12 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much was pruned, or would be."""
+    """How much was pruned or would be pruned."""
 
     rows: int = 0
-    """Rows of a table, files, or folders."""
+    """Number of rows, files or folders."""
     size_bytes: int = 0
-    """Their size as stored; 0 if it is not known."""
+    """Stored size; 0 if it is not known."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.rows + other.rows, self.size_bytes + other.size_bytes)
@@ -88,36 +88,36 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class PruneLine:
-    """One kind of what is pruned."""
+    """The pruned amount of one kind of thing."""
 
     what: str
     rows: int
-    """Rows, files or folders."""
+    """Number of rows, files or folders."""
     size_bytes: int
-    """Their size as stored; 0 if it is not known or counted elsewhere."""
+    """Stored size; 0 if it is not known, or counted in another line."""
     rule: str
-    """How long it is kept, and where that is set."""
+    """For how long it is kept, and the setting of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """What was pruned, or would be."""
+    """What was pruned or would be pruned."""
 
     at: datetime
     dry_run: bool
-    """Whether nothing was removed."""
+    """Whether this is a preview, so that nothing was removed."""
     is_complete: bool
-    """Whether nothing is left to prune; False if its time ran out first."""
+    """Whether everything was pruned; False if the time limit came first."""
     lines: tuple[PruneLine, ...]
     kept: Mapping[str, int]
-    """Runs past a rule whose logs and artifacts are kept all the same, by reason."""
+    """Number of runs whose logs and artifacts are kept although they are old enough, by reason."""
     remarks: tuple[str, ...] = ()
-    """What was left out, for a person."""
+    """Sentences about things that were left out."""
     last_at: datetime | None = None
-    """When the last prune came to its end; None before the first."""
+    """When the last complete prune ended; None before the first."""
 
     def then(self, later: PruneReport) -> PruneReport:
-        """Return this report and that of the next call as one."""
+        """Return the sum of this report and that of the next call."""
         sums = {line.what: Amount(line.rows, line.size_bytes) for line in self.lines}
         lines = tuple(
             replace(
@@ -130,12 +130,12 @@ class PruneReport:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all lines."""
+        """Number of rows in all lines."""
         return sum(line.rows for line in self.lines)
 
     @property
     def size_bytes(self) -> int:
-        """Stored size of everything counted, in bytes."""
+        """Stored bytes in all lines."""
         return sum(line.size_bytes for line in self.lines)
 
 
@@ -148,12 +148,12 @@ class PrunedPart:
     rule: str
 
     def of(self, run: str) -> str:
-        """Return the sentence that a page shows in place of the part."""
+        """Return the sentence that a page shows instead of the part."""
         return f"{self.part.noun} of run {run} {self.when}"
 
     @property
     def when(self) -> str:
-        """Return when the part was pruned and by which rule, as the predicate of a sentence."""
+        """When and by which rule the part was pruned, as the predicate of a sentence."""
         verb = "were" if self.part is RunPart.ARTIFACTS else "was"
         return f"{verb} pruned at {self.at:%Y-%m-%d %H:%M} UTC: {self.rule}"
 

@@ -1,7 +1,7 @@
-"""Retests: a failed test runs again on the same machine, with at most one thing changed.
+"""Retests: a failed test runs again on the same machine, with at most one change.
 
-A retest session is one start of the agent for retests; each time it runs the tests is one retest.
-Which session comes next is decided here, from the results of the earlier ones.
+A retest session is one start of the agent for retests; each repetition of the tests in it is one
+retest. This module decides the next session from the results of the earlier ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Annotated
 from orchestrator.domain.field_limits import STRICT, ValueLimits
 
 SURE = 4
-"""Number of retests of one kind that must agree; ADR 0014 has the calculation."""
+"""Number of retests of one kind that must agree; ADR 0014 calculates it."""
 BACK = 2
-"""Number of unchanged retests after changed ones."""
+"""Number of unchanged retests that follow changed ones."""
 AMONG = 2
-"""Number of whole-job retests for tests that pass alone."""
+"""Number of retests of the whole job, for tests that pass alone."""
 PASSED = "passed"
 _BAD = ("failed", "error")
 _MARK = "~"
@@ -27,41 +27,41 @@ _MARK = "~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestLimits:
-    """Retests of failing tests on the same machine, and their limits."""
+    """Limits of retests of failing tests on the same machine."""
 
     __pydantic_config__ = STRICT
 
     reruns: Annotated[int, ValueLimits(ge=0, le=20)] = 0
     """Number of unchanged retests of a failed test."""
     diagnose: bool = False
-    """Whether to retest with the baseline subject, and with the packages of the last green run."""
+    """Whether to retest with the baseline, and with the packages of the last green run."""
     max_tests: Annotated[int, ValueLimits(ge=1, le=200)] = 20
-    """Maximum failing tests of a cell."""
+    """Maximum number of failing tests of a cell that are retested."""
     max_minutes: Annotated[float, ValueLimits(gt=0, le=1440)] = 15.0
     """Maximum minutes on the machine."""
     await_minutes: Annotated[float, ValueLimits(ge=0, le=1440)] = 0.0
-    """Minutes for which a machine then waits for requested retests."""
+    """Minutes for which the machine waits for requested retests afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestOptions(RetestLimits):
-    """Retests of a run, and the tests that are retested even where they passed."""
+    """Options of a run's retests."""
 
     tests: tuple[str, ...] = ()
-    """Keys of tests (`key_of`)."""
+    """Keys (`key_of`) of tests that are retested even if they passed."""
 
 
 class RetestKind(StrEnum):
-    """The change of a retest against the failed attempt."""
+    """The difference between a retest and the failed attempt."""
 
     RERUN = "rerun"
-    """Nothing."""
+    """Nothing is changed."""
     BASELINE = "baseline"
-    """The baseline as the subject."""
+    """The subject is replaced by the baseline."""
     LAST_GREEN = "last_green"
-    """The packages of the platform's last green cell."""
+    """The packages are those of the platform's last green cell."""
     BISECT = "bisect"
-    """Another revision as the subject."""
+    """The subject is replaced by another revision."""
 
 
 class RetestSessionState(StrEnum):
@@ -73,20 +73,20 @@ class RetestSessionState(StrEnum):
 
 
 Tests = Mapping[str, tuple[str, ...]]
-"""Node ids by job; an empty list means the whole job."""
+"""Node ids by job; an empty list selects the whole job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retest:
-    """One retest of the tests."""
+    """One retest and its outcomes."""
 
     kind: RetestKind
     number: int
-    """Within the attempt, from 1."""
+    """Number within the attempt, from 1."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
-    """Outcomes by `key_of`; ``absent`` where a test was not collected."""
+    """Outcomes by `key_of`; ``absent`` if a test was not collected."""
     changed: str = ""
-    """The change, for a person: ``torchbridge 0.4.5``."""
+    """The change in words, such as ``torchbridge 0.4.5``; empty if nothing changed."""
     whole: bool = False
     """Whether whole jobs ran, not only the failed tests."""
     retest_session: int = 0
@@ -95,14 +95,14 @@ class Retest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestPlan:
-    """The next retests to run."""
+    """A plan of retests, which become one session."""
 
     kind: RetestKind
     tests: Tests
     times: int
     changed: str = ""
     subject_digest: str | None = None
-    """Wheel of another revision."""
+    """Digest of the wheel of another revision; None if the subject is unchanged."""
     subject_version: str = ""
     whole: bool = False
     """Whether to run whole jobs, for tests that pass alone."""
@@ -115,7 +115,7 @@ class RetestSession:
     """One start of the agent for retests."""
 
     id: str
-    """Name of its folder on the machine."""
+    """Id of the session; also the name of its folder on the machine."""
     attempt_id: str
     number: int
     ask: RetestPlan
@@ -126,9 +126,9 @@ class RetestSession:
     outcomes: tuple[Mapping[str, str], ...] = ()
     """Outcomes of each retest, in order."""
     trouble: str = ""
-    """Why there are no results, for a person."""
+    """Why there are no results, for a person; empty with results."""
     evidence: str = ""
-    """Digest of the raw events."""
+    """Digest of the session's raw events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +139,12 @@ class RetestSessionResponse:
     number: int
     kind: RetestKind
     changed: str
-    """The change, for a person; empty without one."""
+    """The change in words; empty if nothing changed."""
     whole: bool
     """Whether whole jobs ran, not only the failed tests."""
     times: int
     tests: Tests
-    """Node ids by job; an empty list means the whole job."""
+    """Node ids by job; an empty list selects the whole job."""
     state: RetestSessionState
     asked_at: datetime
     started_at: datetime | None
@@ -152,40 +152,41 @@ class RetestSessionResponse:
     outcomes: tuple[Mapping[str, str], ...]
     """Outcomes of each retest, by ``job::nodeid``."""
     trouble: str
-    """Why there are no results."""
+    """Why there are no results; empty with results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationRunResponse:
-    """A confirmation run on another machine."""
+    """A run that repeats failures on another machine."""
 
     run: str | None
-    """Id of the run; null if nothing failed, no other machine exists, or it could cost too much."""
+    """Id of the run; null if nothing failed, there is no other machine, or it could cost too much.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The possible changes of a cell's retests."""
+    """The changes that retests of a cell can make."""
 
     baseline: str = ""
-    """The baseline subject, for a person; empty without one."""
+    """The baseline in words; empty if there is none."""
     last_green: str = ""
-    """The packages that would change, for a person; empty without any."""
+    """The packages that would change, in words; empty if there are none."""
 
 
 def key_of(job: str, nodeid: str) -> str:
-    """Return the key of a test; without a node id, of a command job."""
+    """Return the key of a test; `nodeid` is empty for a command job."""
     return f"{job}::{nodeid}"
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split a key into job and node id."""
+    """Split the key of a test into job and node id."""
     job, _, nodeid = key.partition("::")
     return job, nodeid
 
 
 def by_job(keys: Iterable[str]) -> Tests:
-    """Group keys by job; a command job is run as a whole."""
+    """Return the node ids by job; a job without node ids runs as a whole."""
     found: dict[str, list[str]] = {}
     for job, nodeid in map(split_key, keys):
         found.setdefault(job, []).extend([nodeid] if nodeid else [])
@@ -193,12 +194,12 @@ def by_job(keys: Iterable[str]) -> Tests:
 
 
 def job_in_session(job: str, time: int) -> str:
-    """Return the job id that the agent uses for the n-th run in a session."""
+    """Return the id that the agent gives a job in the retest with the number `time`."""
     return f"{job}{_MARK}{time}"
 
 
 def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
-    """Return all retests of the sessions, in order."""
+    """Return the retests of all sessions, in order."""
     found: list[Retest] = []
     for retest_session in retest_sessions:
         for outcomes in retest_session.outcomes:
@@ -217,7 +218,7 @@ def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RetestCounts:
-    """Outcomes of one test over several retests."""
+    """Numbers of a test's outcomes over several retests."""
 
     passed: int = 0
     failed: int = 0
@@ -225,22 +226,25 @@ class RetestCounts:
 
     @property
     def total(self) -> int:
-        """Number of retests that included the test."""
+        """Number of retests with the test."""
         return self.passed + self.failed + self.other
 
     def always_failed(self, times: int) -> bool:
-        """Whether the test failed in every retest, and in at least `times` retests."""
+        """Whether the test failed in every retest, and there are at least `times` retests."""
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """Whether the test passed in every retest, and in at least `times` retests."""
+        """Whether the test passed in every retest, and there are at least `times` retests."""
         return self.passed >= times and self.passed == self.total
 
 
 def tally(
     retests: Iterable[Retest], key: str, kind: RetestKind, *, whole: bool = False, after: int = 0
 ) -> RetestCounts:
-    """Count a test's outcomes in retests of a kind, in sessions after a number."""
+    """Count the outcomes of a test in the retests of one kind.
+
+    Only sessions with a number above `after` are counted.
+    """
     words = [
         retest.outcomes[key]
         for retest in retests
@@ -253,21 +257,21 @@ def tally(
 
 
 def tally_words(words: Sequence[str]) -> RetestCounts:
-    """Count outcome words."""
+    """Count outcomes that are given as words."""
     passed = sum(word == PASSED for word in words)
     failed = sum(word in _BAD for word in words)
     return RetestCounts(passed, failed, len(words) - passed - failed)
 
 
 def reruns_of(retests: Iterable[Retest], job: str, nodeid: str) -> tuple[str, ...]:
-    """Return a test's outcomes in unchanged retests."""
+    """Return the outcomes of a test in unchanged retests."""
     key = key_of(job, nodeid)
     again = (t for t in retests if t.kind is RetestKind.RERUN)
     return tuple(retest.outcomes[key] for retest in again if key in retest.outcomes)
 
 
 def last_session(retests: Iterable[Retest], kind: RetestKind) -> int:
-    """Return the number of the last session of a kind; 0 without one."""
+    """Return the number of the last session of a kind; 0 if there is none."""
     return max((retest.retest_session for retest in retests if retest.kind is kind), default=0)
 
 
@@ -277,13 +281,13 @@ def next_retest(
     retest_sessions: Sequence[RetestSession],
     options: Options,
 ) -> RetestPlan | None:
-    """Return the next retests; None as soon as no further retest would change the root cause.
+    """Return the plan of the next retests; None if no retest can change the root cause.
 
     Args:
-        order: What is wanted.
-        failed: Keys of the tests in question; only the first `order.max_tests` are looked into.
-        retest_sessions: What was tried so far, in order.
-        options: What can be changed.
+        order: The run's options of retests.
+        failed: Keys of the failing tests; only the first `order.max_tests` are retested.
+        retest_sessions: The earlier sessions, in order.
+        options: The changes that retests can make.
     """
     keys = tuple(failed[: order.max_tests])
     times = max(order.reruns, SURE if order.diagnose or order.tests else 0)
@@ -327,5 +331,5 @@ def _next_change(
 
 
 def _came_back(retest_sessions: Sequence[RetestSession], *, after: int) -> bool:
-    """Whether the tests have run unchanged since the last change."""
+    """Whether the tests ran unchanged after the session with the number `after`."""
     return any(s.number > after and s.ask.kind is RetestKind.RERUN for s in retest_sessions)

@@ -1,4 +1,4 @@
-"""Reuse inputs: everything that a job's evidence depends on. Equal inputs need no new run."""
+"""Reuse inputs: everything that a job's evidence depends on; with equal inputs it is reused."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import Platform
 
 REUSED = "reused"
-"""Reason of a job or cell that passed by reused evidence."""
+"""Reason of a job or cell whose evidence is reused."""
 NOTHING = "none"
-"""Value of an input that is known to be absent: the driver without a device."""
+"""Value of an absent input, such as the driver of a machine without a device."""
 _MOST_NAMED = 3
 _DIGEST_SHOWN = 12
 _NOT_COMPARED = frozenset(
     {"id", "locations", "market", "connect", "bastion", "hosts", "environments", "optional"}
 )
-"""Platform keys that decide how a machine is obtained, not what it is."""
+"""Platform keys that select a machine, but do not change its properties."""
 _ASKED = ("product", "payload", "subject", "environment", "platform", "tool")
 _FOUND = ("instance_type", "image", "devices", "driver", "python", "records", "wheels")
 _WORDS = {"instance_type": "instance type", "records": "installed files", "tool": "seatrial"}
@@ -28,74 +28,74 @@ _WORDS = {"instance_type": "instance type", "records": "installed files", "tool"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseInputs:
-    """The inputs of an attempt's evidence.
+    """The inputs that an attempt's evidence depends on.
 
-    Text that is empty is unknown, and what is unknown proves nothing.
+    An empty text is an unknown input. Evidence with unknown inputs is not reused.
     """
 
     product: str
     payload: str
-    """Digest of its archive: tests, jobs, environments and their variables."""
+    """Digest of the payload's archive: tests, jobs, environments and their variables."""
     subject: str
-    """Name, version, and the digest of its wheel where it has one."""
+    """Name and version of the subject, and the digest of its wheel if there is one."""
     environment: str
     platform: Mapping[str, str]
     """Id, provider and hardware requirements of the platform."""
     tool: str
-    """Seatrial's version."""
+    """Version of Seatrial."""
     instance_type: str
     image: str
-    """Id of the image; of an own host, what it reports."""
+    """Id of the image; for an own host, what the host reports."""
     devices: str
     driver: str
     python: str
     records: str
     """Digest of the RECORD files of the interpreter's own packages."""
     wheels: str
-    """Digest of the packages added to the interpreter's own."""
+    """Digest of the packages that were added to the interpreter's own."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions by name of all importable packages."""
+    """Versions of all importable packages, by name."""
     simulated: bool = False
 
     @property
     def key(self) -> str:
-        """sha256 of all inputs: equal keys mean equal evidence."""
+        """sha256 of all inputs. Equal keys allow reuse only if `unknown` is empty."""
         return _digest(asdict(self))
 
     @property
     def asked(self) -> str:
-        """sha256 of the inputs known before a machine exists."""
+        """sha256 of the inputs that are known before there is a machine."""
         return _digest({name: getattr(self, name) for name in _ASKED})
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names of unknown inputs."""
+        """Names of the unknown inputs."""
         names = (*_ASKED, *_FOUND)
         return tuple(_word(name) for name in names if not getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """The reuse decision for one job of a cell."""
+    """The decision whether the evidence of one job is reused."""
 
     job: str
     why: str
-    """The reason, for a person."""
+    """The reason for the decision, for a person."""
     run: str = ""
-    """The run that the evidence comes from; empty if the job runs."""
+    """Id of the run with the evidence; empty if the job has to run."""
     cell: str = ""
-    """The unique id of that run's cell."""
+    """Id of the cell with the evidence, unique across runs; empty if the job has to run."""
     at: datetime | None = None
-    """When the evidence was produced."""
+    """When the evidence was produced; None if the job has to run."""
 
     @property
     def is_reused(self) -> bool:
-        """Whether the job is not run again."""
+        """Whether the evidence is reused, so that the job does not run."""
         return bool(self.cell)
 
 
 def platform_document(platform: Platform) -> dict[str, str]:
-    """Return the platform fields that evidence depends on."""
+    """Return the fields of a platform that evidence depends on, as texts."""
     asked = asdict(platform)
     told = {key: value for key, value in asked.items() if value not in (None, False, {}, ())}
     kept = {key: value for key, value in told.items() if key not in _NOT_COMPARED}
@@ -103,11 +103,11 @@ def platform_document(platform: Platform) -> dict[str, str]:
 
 
 def refusal_of(job: Job, *, paired: bool) -> str:
-    """Return why a job must run again; empty if the job's evidence may be reused.
+    """Return why a job must run again; empty if its evidence may be reused.
 
     Args:
-        job: Of the payload.
-        paired: Whether the run has a baseline that benchmarks are measured against.
+        job: The job of the payload.
+        paired: Whether the run has a baseline that benchmarks are paired with.
     """
     if job.secrets:
         names = ", ".join(job.secrets)
@@ -118,14 +118,14 @@ def refusal_of(job: Job, *, paired: bool) -> str:
 
 
 def too_old(at: datetime, *, now: datetime, max_age_s: float) -> str:
-    """Return why evidence is too old to be reused; empty if the evidence is recent enough."""
+    """Return why evidence is too old to be reused; empty if it is not too old."""
     if now - at <= timedelta(seconds=max_age_s):
         return ""
     return f"evidence is {age(now - at)} old, {age(timedelta(seconds=max_age_s))} allowed"
 
 
 def age(span: timedelta) -> str:
-    """Format an age: ``5 h``, ``40 min``, ``3 d``."""
+    """Return an age in words: ``5 h``, ``40 min``, ``3 d``."""
     minutes = int(span.total_seconds() // 60)
     if minutes < 1:
         return "less than a minute"
@@ -136,24 +136,24 @@ def age(span: timedelta) -> str:
 
 
 def produced_at(finished: datetime, *, since: datetime, until: datetime) -> datetime:
-    """Return when evidence was produced: the machine's time, bounded by the controller's clock."""
+    """Return when evidence was produced: the machine's time, limited by the controller's clock."""
     return max(since, min(finished, until))
 
 
 def changes(old: ReuseInputs, new: ReuseInputs) -> tuple[str, ...]:
-    """Return the differences of two inputs in a few words each; requested ones first."""
+    """Return the differences between two inputs, each in a few words."""
     return tuple(_changes(old, new))
 
 
 def in_words(names: Sequence[str]) -> str:
-    """Return the first differences, and the number of others."""
+    """Return the first differences in one text, with the number of others."""
     more = len(names) - _MOST_NAMED
     told = "; ".join(names[:_MOST_NAMED])
     return f"{told}; and {more} more" if more > 0 else told
 
 
 def all_reusable(runs: Sequence[str]) -> str:
-    """Return the source run by job, for a cell whose jobs are all reused."""
+    """Return the detail of a cell whose jobs are all reused from these runs."""
     named = ", ".join(dict.fromkeys(runs))
     what = "its job depends on" if len(runs) == 1 else f"its {len(runs)} jobs depend on"
     return f"proven by run {named}: nothing {what} has changed"
@@ -194,7 +194,7 @@ def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple
 
 
 def _shown(value: str) -> str:
-    """Abbreviate digests."""
+    """Return the value with shortened digests; ``unknown`` if it is empty."""
     words = (w[:_DIGEST_SHOWN] if len(w) == 64 and w.isalnum() else w for w in value.split(" "))
     return " ".join(words) or "unknown"
 
@@ -213,35 +213,35 @@ def _digest(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python of the machine, as probed."""
+    """A Python interpreter on the machine, as the agent found it."""
 
     path: str
     version: str
     implementation: str
     machine: str
     libc: tuple[str, str] | None
-    """``("glibc", "2.36")``; None if it is unknown."""
+    """Name and version, ``("glibc", "2.36")``; None if it is unknown."""
     packages: Mapping[str, str]
-    """Versions by canonical name."""
+    """Versions of its packages, by canonical name."""
     pip: str | None = None
     kernel: str = ""
     records: str = ""
-    """sha256 over the RECORD of each installed distribution; empty if it is unknown."""
+    """sha256 of the RECORD files of all distributions; empty if it is unknown."""
 
     @property
     def platform(self) -> str:
-        """For a person: ``Python 3.11.2 on x86_64 with glibc 2.36``."""
+        """Description for a person: ``Python 3.11.2 on x86_64 with glibc 2.36``."""
         libc = f" with {' '.join(self.libc)}" if self.libc else ""
         return f"Python {self.version} on {self.machine}{libc}"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Inputs that an attempt was prepared with, for later comparison."""
+    """The inputs of a prepared attempt, which are stored for later comparison."""
 
     ingredients: ReuseInputs
     interpreter: Interpreter
     place: str
-    """The place of its machine."""
+    """Name of the machine's place."""
     shipped_bytes: int = 0
-    """Size of the wheels that were sent to it."""
+    """Bytes of the wheels that were sent to the machine."""

@@ -1,8 +1,8 @@
-"""Root cause: the one change that makes a failing test pass; and diagnosed tests.
+"""Root causes: the one change that makes a failing test pass.
 
-An answer other than `unknown` needs retests that all agree. What only fits the facts (a driver
-that differs) is evidence beside an answer, and an answer of its own only where all else is ruled
-out. ADR 0014 has the sum of how often chance alone can fool this.
+A root cause other than `unknown` needs retests that all agree. A fact that only fits, such as
+another driver, is mentioned as evidence; it becomes the root cause only if everything else is ruled
+out. ADR 0014 calculates how often chance alone would give a wrong root cause.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from orchestrator.domain.retests import (
 from orchestrator.domain.units import plural
 
 Row = tuple[str, str, str]
-"""A difference: what, old value, new value."""
+"""A difference: (property, old value, new value)."""
 
 
 class RootCause(StrEnum):
     """The root cause of a failing test."""
 
     SUBJECT = "subject"
-    """The subject's code."""
+    """The code of the subject."""
     DEPENDENCY = "dependency"
-    """Another package, which differs from the last green run."""
+    """Another package, whose version differs from the last green run."""
     IMAGE_OR_DRIVER = "image_or_driver"
-    """Driver or image, which differ from the last green run."""
+    """The driver or the image, which differ from the last green run."""
     MACHINE = "machine"
-    """This particular machine."""
+    """This one machine."""
     FLAKY = "flaky"
-    """The test itself: it fails and passes with nothing changed."""
+    """The test itself, which fails and passes with nothing changed."""
     UNKNOWN = "unknown"
-    """Not proved by the evidence."""
+    """The evidence proves no root cause."""
 
 
 _DECIDING = {
@@ -56,33 +56,33 @@ _DECIDING = {
     RootCause.FLAKY: 0,
     RootCause.UNKNOWN: -1,
 }
-"""Index of the deciding sentence, by root cause."""
+"""Index of the deciding sentence in the evidence, by root cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The root cause of one failing test, with its evidence."""
+    """The root cause of one failing test, with the evidence for it."""
 
     job: str
     nodeid: str
     answer: RootCause
     evidence: tuple[str, ...]
-    """Sentences with their figures."""
+    """Sentences with figures, in the order of the retests."""
 
     @property
     def sentence(self) -> str:
-        """The sentence of the evidence that the root cause follows from; empty if there is none."""
+        """The deciding sentence of the evidence; empty if there is none."""
         return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
 
     def as_text(self) -> dict[str, str]:
-        """Return ``nodeid, answer, evidence`` in the form of snapshots."""
+        """Return the attribution as texts by name, as in snapshots."""
         said = " ".join(self.evidence)
         return {"job": self.job, "nodeid": self.nodeid, "answer": self.answer, "evidence": said}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestsResponse:
-    """Retests of the cell's last attempt, and the root causes that they prove."""
+    """The retests of a cell's last attempt, and the root causes that they prove."""
 
     items: tuple[RetestSessionResponse, ...]
     attributions: tuple[Attribution, ...]
@@ -90,36 +90,36 @@ class RetestsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationResult:
-    """Result of a confirmation run on another machine of the platform."""
+    """The result of a confirmation run on another machine of the platform."""
 
     name: str
     run: str
     outcomes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Outcomes by test key of everything that ran there unchanged."""
+    """Outcomes of all unchanged runs of each test there, by `key_of`."""
     differs: tuple[Row, ...] = ()
-    """Differences of its environment from this machine's."""
+    """Differences between the environments of the two machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionContext:
-    """Facts besides the retests."""
+    """Facts beside the retests."""
 
     baseline: str = ""
-    """The baseline, for a person."""
+    """The baseline in words; empty without one."""
     last_green: str = ""
-    """The newest run in which the platform passed."""
+    """Id of the newest run in which the platform passed; empty without one."""
     packages: tuple[Row, ...] = ()
     """Packages that differ from the last green run."""
     surroundings: tuple[Row, ...] = ()
     """Driver, runtime, image and devices that differ from the last green run."""
     same_tests: bool = False
-    """Whether the payload is that of the last green run."""
+    """Whether the payload is the same as in the last green run."""
     second: ConfirmationResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _RetestedTest:
-    """One test with its retests and facts."""
+    """One failing test with its retests and the facts."""
 
     alone: RetestCounts
     among: RetestCounts
@@ -132,7 +132,7 @@ class _RetestedTest:
 
     @property
     def elsewhere(self) -> ConfirmationResult | None:
-        """Return its outcome on the second machine, where the environment is the same."""
+        """The confirmation run, if the test ran there in an equal environment; otherwise None."""
         second = self.about.second
         return second if second and not second.differs and self.there.total else None
 
@@ -140,7 +140,7 @@ class _RetestedTest:
 def attribute_failure(
     failed: Iterable[str], retests: Sequence[Retest], about: AttributionContext
 ) -> tuple[Attribution, ...]:
-    """Return the root cause of each failing test (by `key_of`), as certain as its retests."""
+    """Return the root causes of failing tests, which are given by `key_of`."""
     found = []
     for key in failed:
         answer, evidence = _answer(_retested_test(key, retests, about))
@@ -187,7 +187,7 @@ def _answer(test: _RetestedTest) -> tuple[RootCause, list[str]]:
 
 
 def _unsteady(test: _RetestedTest) -> tuple[RootCause, list[str]]:
-    """Return `flaky` where it passed unchanged at least once."""
+    """Return `flaky` or `unknown` for a test that passed unchanged at least once."""
     alone = f"With nothing changed on the same machine it failed {_of(test.alone)} run again."
     if test.alone.failed or test.among.passed:
         among = [f"In its whole job it failed {_of(test.among)}."] if test.among.total else []
@@ -229,7 +229,7 @@ def _dependency(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
 def _unless_elsewhere(
     test: _RetestedTest, answer: RootCause, evidence: list[str]
 ) -> tuple[RootCause, list[str]]:
-    """Return `unknown` where the same test passes on another machine."""
+    """Return the root cause; `unknown` if the test passes on another machine."""
     if test.elsewhere is not None and test.there.passed:
         return RootCause.UNKNOWN, [*evidence, _there(test)]
     return answer, evidence
@@ -242,7 +242,7 @@ def _machine(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
 
 
 def _surroundings(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
-    """Return `image_or_driver` where nothing else can be the cause."""
+    """Return `image_or_driver` if everything else is ruled out; otherwise None."""
     about = test.about
     packages_are_out = not about.packages or test.green.always_failed(SURE)
     everything_else_is_out = (
@@ -259,7 +259,7 @@ def _surroundings(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
 
 
 def _known(test: _RetestedTest) -> list[str]:
-    """Return known facts that prove nothing."""
+    """Return sentences about the known facts, which do not prove a root cause."""
     about, said = test.about, _ruled_out(test)
     if not test.baseline.total:
         said.append(
@@ -311,18 +311,18 @@ def _rows(rows: Sequence[Row]) -> str:
 
 
 _COUNTED_KINDS = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
-"""A bisection reports its own steps."""
+"""The counted kinds of retests; bisections report their own steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetestTally:
-    """Outcomes of a test's retests with the same change."""
+    """The outcomes of a test's retests with one change."""
 
     kind: RetestKind
     changed: str
-    """The change, for a person; empty without one."""
+    """The change in words; empty if nothing changed."""
     whole: bool
-    """Whether its whole job ran again."""
+    """Whether the whole job of the test ran."""
     outcomes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -344,24 +344,24 @@ class DiagnosedTest:
     cell: str
     job: str
     nodeid: str
-    """Empty for a command job."""
+    """Node id; empty for a command job."""
     answer: RootCause
     sentence: str
-    """The deciding evidence."""
+    """The deciding sentence of the evidence."""
     evidence: tuple[str, ...]
     """All evidence."""
     again: tuple[RetestTally, ...]
 
     @property
     def tried(self) -> str:
-        """``failed 4 of 4 again; passed 4 of 4 with the baseline torchbridge 0.4.5``."""
+        """The retests in words: ``failed 4 of 4 again; passed 4 of 4 with the baseline x 0.4``."""
         return "; ".join(map(str, self.again))
 
 
 def diagnosed_of(
     cell: str, blames: Iterable[Attribution], retests: Iterable[Retest]
 ) -> tuple[DiagnosedTest, ...]:
-    """Return the tests of a cell that were retested at least once."""
+    """Return the tests of a cell that were retested at least once, with their root causes."""
     told = [retest for retest in retests if retest.kind in _COUNTED_KINDS]
     found = (
         filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
@@ -371,7 +371,7 @@ def diagnosed_of(
 
 
 def _again(key: str, retests: Iterable[Retest]) -> tuple[RetestTally, ...]:
-    """Group retests by their change, in the order of the first retest."""
+    """Return the outcomes of a test by the change of the retests."""
     words: dict[tuple[RetestKind, bool, str], list[str]] = {}
     for retest in retests:
         if key in retest.outcomes:

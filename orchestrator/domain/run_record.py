@@ -1,4 +1,4 @@
-"""Record of a run: everything stored of it, for `show`, watchers, REST and reports."""
+"""Record of a run: all its stored data, for `show`, watchers, REST and reports."""
 
 from __future__ import annotations
 
@@ -42,62 +42,63 @@ from orchestrator.domain.vocabulary import phrase, reason_text
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job of a cell."""
+    """A job of a cell with its results."""
 
     id: str
     kind: str
     title: str
     outcome: Outcome | None
-    """None until it is finished."""
+    """The outcome; None until the job is finished."""
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How the job ended, if failing tests and checks do not explain it."""
+    """The end of the job, if failing tests and checks do not explain it; None otherwise."""
     degraded: str | None = None
     counts: Counts = field(default_factory=Counts)
-    """Pytest results only; `missing` are not reported yet while the job runs."""
+    """Numbers of its tests; while it runs, `missing` are those not reported yet."""
     unnamed: Counts = field(default_factory=Counts)
-    """The part of `counts` whose tests the source does not name."""
+    """The part of `counts` whose tests the artifact does not name."""
     passed_on_retry: int = 0
-    """Number of passed tests that failed first, and that the suite itself ran again: flaky ones."""
+    """Number of passed tests that failed first and that the suite itself repeated (flaky tests)."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     turns: tuple[MetricFact, ...] = ()
-    """Turns of both arms of a paired benchmark."""
+    """The turns of both arms of a paired benchmark."""
     started_at: datetime | None = None
     duration_s: float | None = None
     timeout_s: float = 0.0
     current: str = ""
-    """The running test."""
+    """Node id of the running test; empty if none runs."""
     idle_since: datetime | None = None
-    """Time of its last output; None while it produces output."""
+    """Time since which it is silent; None while it produces output."""
     idle_timeout_s: float = 0.0
-    """Seconds of silence after which the job is ended; 0 if unknown."""
+    """Seconds of silence after which the job is stopped; 0 if unknown."""
     reused_from: str = ""
-    """The run whose evidence is reused, since no input has changed."""
+    """Id of the run whose evidence is reused; empty if the job ran."""
     at: datetime | None = None
-    """When its evidence was produced; of a reused job, the original time. None while that is
-    unknown.
+    """When the evidence was produced; for a reused job, the original time.
+
+    None if it is unknown.
     """
     test_set: TestSet = field(default_factory=TestSet)
-    """Collected tests, and what excluded others."""
+    """The collected tests, and what left out others."""
     reuse: str = ""
-    """Why its evidence was reused or not; empty if reuse was not requested."""
+    """Why the evidence was or was not reused; empty if reuse was not requested."""
 
     @property
     def why(self) -> str:
-        """Why it has this outcome, for a person: ``cancelled; 2 failed``."""
+        """The explanation of the outcome for a person, such as ``cancelled; 2 failed``."""
         return reason_text(self.reason, self.detail, self.ended_by)
 
     @property
     def ended_by(self) -> str:
-        """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
+        """The reason that ended the job, if the outcome has another reason; otherwise empty."""
         reason = self.ending.reason if self.ending else ""
         return "" if reason in (self.reason, "exit") else reason
 
     @property
     def pairs(self) -> tuple[Pairs, ...]:
-        """Return the pairs of a paired benchmark."""
+        """The pairs of a paired benchmark."""
         return pairs_of(self.id, self.turns)
 
     @property
@@ -106,7 +107,7 @@ class JobRecord:
         return self.outcome is None and self.started_at is not None and self.duration_s is None
 
     def silence(self, now: datetime) -> str:
-        """Return how long a job has printed nothing, with its limit; empty while the job prints."""
+        """Return for how long the job has been silent, with its limit; empty while it prints."""
         if self.idle_since is None or not self.is_running:
             return ""
         silent_s = max((now - self.idle_since).total_seconds(), 0.0)
@@ -127,21 +128,21 @@ class ArtifactRecord:
     name: str
     size_bytes: int
     digest: str
-    """sha256 of its bytes, in hex."""
+    """sha256 of its content, in hex."""
     pruned_at: datetime | None = None
-    """When its bytes were pruned; None while they are stored."""
+    """When its content was pruned; None while it is stored."""
 
 
 _ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
 
 
 def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[str, ...]:
-    """Return the names of files that a test left in the folder of its name.
+    """Return the names of the artifacts that a test wrote into the folder of its name.
 
     Args:
-        artifacts: Names of the cell's files.
-        job: Of the test.
-        nodeid: Of the test; its name is what follows the last ``::`` before its parameters.
+        artifacts: Names of the cell's artifacts.
+        job: The test's job.
+        nodeid: The test's node id. The folder has its last part with the parameters.
     """
     path, bracket, params = nodeid.partition("[")
     name = path.rsplit("::", 1)[-1] + bracket + params
@@ -151,22 +152,22 @@ def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResponse(TestFact):
-    """A test with the text of its failure, and the files that the test left."""
+    """A test with the text of its failure and its artifacts."""
 
     __test__ = False
 
     artifacts: tuple[str, ...] = ()
-    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
+    """Names of the cell's artifacts that the test wrote into the folder of its name."""
 
     @property
     def error(self) -> str:
-        """The first line of the test's error."""
+        """The first line of the test's message; empty without a message."""
         lines = (self.message or self.text).strip().splitlines()
         return lines[0] if lines else ""
 
 
 def test_answer(test: TestFact, artifacts: Iterable[str]) -> TestResponse:
-    """Return a test with the cell's artifacts that the test left."""
+    """Return a test with those of the cell's artifacts that it wrote."""
     own = artifacts_of_test(artifacts, test.job, test.nodeid)
     return extended(TestResponse, test, artifacts=own)
 
@@ -184,21 +185,21 @@ class LeaseRecord:
     state: str
     machine_id: str
     address: str
-    """Its address, for a person."""
+    """The machine's address, for a person; empty if it is not known."""
     price_usd_per_hour: Decimal | None
     seconds: float
-    """From the launch call until it was gone, or until now; 0 if no machine was granted."""
+    """Seconds from the launch call until the machine was gone or until now; 0 without a machine."""
     cost_usd: Decimal
-    """Settled cost, or the cost so far."""
+    """Settled cost in US dollars, or the cost until now."""
     refusal: str = ""
     bill: Bill = field(default_factory=Bill)
     """The parts of the cost."""
     billed_s: int = 0
-    """Billed seconds of the machine's price: whole ones, and at least the offer's minimum."""
+    """Billed seconds: rounded up, and at least the offer's minimum."""
     phase_usd: Mapping[CellState, Decimal] = field(default_factory=dict)
-    """The cost by cell state."""
+    """US dollars by cell state."""
     priced: str = ""
-    """Source and date of its prices."""
+    """Source and date of the prices."""
     instance_type: str = ""
     market: str = ""
     region: str = ""
@@ -206,7 +207,7 @@ class LeaseRecord:
     image_id: str = ""
     image_name: str = ""
     simulated: bool = False
-    """Whether its provider is an emulation."""
+    """Whether the provider is an emulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,48 +227,49 @@ class CellRecord:
     transitions: tuple[Transition, ...]
     leases: tuple[LeaseRecord, ...]
     probed: Mapping[str, object]
-    """The agent's `environment` event; empty before it arrives."""
+    """Data of the agent's `environment` event; empty before it arrives."""
     notices: tuple[Notice, ...]
     artifacts: tuple[ArtifactRecord, ...]
     fingerprint: str = ""
-    """Fingerprint of its environment: device, driver, runtime, Python and packages, without the
-    subject.
-    """
+    """Fingerprint of the environment (device, driver, runtime, Python, packages), without the
+    subject."""
     simulated: bool = False
-    """Whether any of its machines was simulated, or its provider is the fake one."""
+    """Whether any of its machines was emulated, or its provider is the fake one."""
     decisions: tuple[PlacementDecision, ...] = ()
-    """Placement decisions."""
+    """The decisions about places for its machines."""
     attestation: Attestation | None = None
-    """Attestation of the last machine that reported."""
+    """Attestation of the last machine that reported; None if none has."""
     ingested: Ingested | None = None
-    """Provenance of ingested evidence, which is not attested; None for the agent's."""
+    """Sources of ingested evidence, which is not attested; None if the agent produced the evidence.
+    """
     kept_until: datetime | None = None
-    """Until when its machine is held, since it did not pass; None if it is not."""
+    """Time until which the machine is held, because the cell did not pass; None if it is not held.
+    """
     undeclared_packages: tuple[str, ...] = ()
-    """Packages of this computer's interpreter that its jobs could import and ``payload.toml`` does
-    not name; none on other machines, whose image is chosen."""
+    """Packages that jobs could import from this computer's interpreter and that ``payload.toml``
+    does not name; empty for other machines, whose image is selected."""
 
     @property
     def undeclared_note(self) -> str:
-        """What `undeclared_packages` means for its results, for a person; empty without any."""
+        """The sentence about `undeclared_packages` for a person; empty without any."""
         many = len(self.undeclared_packages)
         said = f"jobs could import {plural(many, 'package')} of the interpreter that payload.toml"
         return f"{said} does not name" if many else ""
 
     @property
     def why(self) -> str:
-        """Why it has this outcome, for a person: ``cancelled; unit: 2 failed``."""
+        """The explanation of the outcome for a person, such as ``cancelled; unit: 2 failed``."""
         return reason_text(self.reason, self.detail, self.ended_by)
 
     @property
     def ended_by(self) -> str:
-        """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
+        """The reason that ended the cell, if the outcome has another reason; otherwise empty."""
         cause = self.attempts[-1].cause if self.attempts and self.is_done else None
         return cause.reason if cause and cause.reason != self.reason else ""
 
     @property
     def provenance(self) -> str:
-        """Return its `Provenance`; ``none`` where no result was recorded or handed in."""
+        """The `Provenance` of the evidence; ``none`` if there is no evidence."""
         if self.ingested is not None:
             return self.ingested.provenance.value
         ran = any(job.started_at or job.reused_from or job.counts.collected for job in self.jobs)
@@ -276,34 +278,34 @@ class CellRecord:
 
     @property
     def jobs_s(self) -> float | None:
-        """Return the seconds of its own jobs that have a duration; None without any."""
+        """Total seconds of its jobs, without reused ones; None if no duration is known."""
         known = [job.duration_s for job in self.jobs if not job.reused_from]
         seconds = [one for one in known if one is not None]
         return sum(seconds) if seconds else None
 
     @property
     def is_done(self) -> bool:
-        """Whether the cell is done."""
+        """Whether the cell is in the state `done`."""
         return self.state is CellState.DONE
 
     @property
     def was_reached(self) -> bool:
-        """Whether any of its machines was connected to."""
+        """Whether the controller connected to any of its machines."""
         return any(one.to_state == CellState.PREPARING for one in self.transitions)
 
     @property
     def attempt(self) -> int:
-        """The number of the cell's last attempt; 0 before the first."""
+        """Number of the last attempt; 0 before the first."""
         return len(self.attempts)
 
     @property
     def machine(self) -> LeaseRecord | None:
-        """Return the cell's last machine; None before the first request."""
+        """The last machine; None before the first request."""
         return self.leases[-1] if self.leases else None
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Importable packages: name and version."""
+        """Versions of the importable packages, by name."""
         found = self.probed.get("packages")
         if not isinstance(found, Mapping):
             return {}
@@ -311,13 +313,13 @@ class CellRecord:
 
     @property
     def pass_rate(self) -> float | None:
-        """``passed / (passed + failed + error)``; None when all are zero."""
+        """The share ``passed / (passed + failed + error)``; None if all three are 0."""
         rate = self.counts.pass_rate
         return None if rate is None else float(rate)
 
     @property
     def counts(self) -> Counts:
-        """Test counts over the cell's suites."""
+        """Numbers of the cell's tests."""
         total = Counts()
         for job in self.jobs:
             total = total + job.counts
@@ -330,24 +332,24 @@ class CellRecord:
 
     @property
     def cost(self) -> Cost:
-        """Cost of all machines of the cell so far."""
+        """The cost of all its machines until now."""
         if self.ingested and not self.leases:
             return Cost(reasons=frozenset([NOT_STATED]))
         return sum_of(cost_of(lease, lease.cost_usd) for lease in self.leases)
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """Cost of all machines so far, in US dollars; None as `no_cost` says."""
+        """The cost of all its machines in US dollars; None without a cost (see `no_cost`)."""
         return self.cost.usd
 
     @property
     def no_cost(self) -> str:
-        """Why it has no cost, for a person; empty if it has."""
+        """Why there is no cost, for a person; empty with a cost."""
         return self.cost.no_cost
 
     @property
     def job_costs(self) -> JobCosts:
-        """Return the cell's costs by job, and the overhead."""
+        """The cost of its machines by job, and the overhead."""
         here = [job for job in self.jobs if not job.reused_from]
         ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)
@@ -355,35 +357,35 @@ class CellRecord:
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Cost per test that passed or failed; None without any, or if the cost is unknown."""
+        """US dollars per test that passed or failed; None without such tests or a cost."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run with its cells and derived figures."""
+    """A run with its cells and the figures that are derived from them."""
 
     run: Run
     cells: tuple[CellRecord, ...]
     as_of: datetime
     annotations: tuple[RunAnnotation, ...] = ()
-    """Annotations for its reports."""
+    """Annotations of the run."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """Failures by signature, largest group first."""
+    """The failure groups, largest first."""
     known_issues: tuple[IssueUse, ...] = ()
-    """The product's known issues in this run; those out of scope are left out."""
+    """The states of the product's known issues in this run, without those out of scope."""
     quarantined: tuple[Quarantined, ...] = ()
     """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Failing tests that ran again, with their root causes."""
+    """Failing tests that were retested, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
-    """The build of the subject that it tested."""
+    """The build of the subject that the run tested."""
     pruned: tuple[PrunedPart, ...] = ()
-    """Its parts that were pruned."""
+    """The parts of the run that were pruned."""
 
     @property
     def counts(self) -> Counts:
-        """Test counts over all cells."""
+        """Numbers of the tests of all cells."""
         total = Counts()
         for cell in self.cells:
             total = total + cell.counts
@@ -396,30 +398,30 @@ class RunRecord:
 
     @property
     def cost(self) -> Cost:
-        """Cost of all machines so far."""
+        """The cost of all machines until now."""
         return sum_of(cell.cost for cell in self.cells)
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """Cost of all machines so far; None if no machine has a price."""
+        """The cost of all machines in US dollars; None if no machine has a price."""
         return self.cost.usd
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Cost per test that passed or failed; None without any, or if the cost is unknown."""
+        """US dollars per test that passed or failed; None without such tests or a cost."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
     def cell(self, name: str) -> CellRecord | None:
-        """Return the cell with this id."""
+        """Return the cell with this id; None if there is none."""
         return next((cell for cell in self.cells if cell.id == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResponse:
-    """Result of an ingestion."""
+    """The result of ingesting an upload."""
 
     run: str
-    """The run's id."""
+    """Id of the run."""
     cell: str
     state: RunState
     outcome: Outcome | None
@@ -431,29 +433,29 @@ class IngestResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotResponse:
-    """A plot of a report as an SVG text."""
+    """A plot of a report as SVG."""
 
     path: str
-    """Path relative to the document."""
+    """Path of the plot, relative to the document."""
     svg: str
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A run with every test of every cell: the input of reports."""
+    """A run with every test of its cells, from which reports are made."""
 
     record: RunRecord
     tests: Mapping[str, tuple[TestFact, ...]]
     """Tests by cell id, in the order of collection."""
     base: Evidence | None = None
-    """The run that a `compare` report compares with."""
+    """The run that a comparison compares with; None without one."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """With a base: confirmed new names, by the old ones."""
+    """With a base: new names of tests by old ones, as confirmed by aliases."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectName:
-    """The validated subject."""
+    """Name and version of the subject."""
 
     name: str
     version: str
@@ -472,11 +474,11 @@ class RunSummary:
     """The worst outcome of its cells; None while it runs."""
     subject: SubjectName
     matrix: str
-    """The matrix's name."""
+    """Name of the matrix."""
     cost_usd: Decimal | None
-    """None if no machine has a price, as `no_cost` says."""
+    """Cost in US dollars; None if no machine has a price (see `no_cost`)."""
     counts: Counts
-    """Test counts over all cells."""
+    """Numbers of the tests of all cells."""
     payload: str
     """sha256 of the payload's archive."""
     rerun_of: str | None
@@ -486,55 +488,55 @@ class RunSummary:
     finished_at: datetime | None
     cancel_requested_at: datetime | None
     untrusted: bool = False
-    """Whether its code is untrusted: its results decide nothing."""
+    """Whether the code is untrusted, so that no gate accepts its results."""
     no_cost: str = ""
-    """Why it has no cost: ``own machine: nothing is charged``; empty if it has."""
+    """Why there is no cost, such as ``own machine: nothing is charged``; empty with a cost."""
 
     @property
     def pass_rate(self) -> float | None:
-        """``passed / (passed + failed + error)``; None when all are zero."""
+        """The share ``passed / (passed + failed + error)``; None if all three are 0."""
         rate = self.counts.pass_rate
         return None if rate is None else float(rate)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has an outcome."""
+        """Whether the run is finished."""
         return self.state is RunState.FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResponse(RunSummary):
-    """A run with its cells, jobs and machines, but without single tests."""
+    """A run with its cells, jobs and machines, but without its tests."""
 
     cells: tuple[CellRecord, ...] = ()
-    """In matrix order."""
+    """The cells in the order of the matrix."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """Failures by signature, largest group first."""
+    """The failure groups, largest first."""
     known_issues: tuple[IssueUse, ...] = ()
-    """The product's known issues in this run; those out of scope are left out."""
+    """The states of the product's known issues in this run, without those out of scope."""
     quarantined: tuple[Quarantined, ...] = ()
     """Failing results of quarantined tests; they stay failures in every count."""
     diagnosed: tuple[DiagnosedTest, ...] = ()
-    """Failing tests that ran again, with their root causes; set at the end of the retests."""
+    """Failing tests that were retested, with their root causes; set when the retests end."""
     wheel: str = ""
-    """sha256 of the subject's wheel; empty without one."""
+    """sha256 of the subject's wheel; empty without a wheel."""
     pruned: tuple[PrunedPart, ...] = ()
-    """Its parts that were pruned, when and by which rule; its results never are."""
+    """The parts that were pruned, with time and rule; results are never pruned."""
 
     @property
     def has_only_skips(self) -> bool:
-        """Whether it passed, and every job that did has tests that were all skipped."""
+        """Whether the run passed, and all of its passed jobs have only skipped tests."""
         jobs = [job for cell in self.cells for job in cell.jobs if job.outcome is Outcome.PASSED]
         skipped = [job for job in jobs if 0 < job.counts.collected == job.counts.skipped]
         return self.outcome == Outcome.PASSED and bool(jobs) and len(skipped) == len(jobs)
 
 
 def note_of_run(run: Run | RunSummary, counts: Counts) -> str:
-    """Return the note that lists, pages and reports show beside a run's outcome.
+    """Return the note that is displayed beside the outcome of a run.
 
-    ``cancelled; 3 failed``, because the outcome names only one of the two, or ``no test passed: 29
-    skipped``. Empty while the run goes on, and where the outcome says all; a run of untrusted code
-    is always called so.
+    Examples are ``cancelled; 3 failed``, because an outcome names only one of the two, and ``no
+    test passed: 29 skipped``. The note is empty while the run is not finished, and if the
+    outcome needs no note. It always has the word ``untrusted`` for a run of untrusted code.
     """
     parts = ["untrusted" if run.untrusted else ""]
     if run.outcome is not None and (
@@ -547,7 +549,7 @@ def note_of_run(run: Run | RunSummary, counts: Counts) -> str:
 
 
 def summary_answer(run: Run, counts: Counts, cost: Cost) -> RunSummary:
-    """Return a run without its cells."""
+    """Return the summary of a run, without its cells."""
     return filled(
         RunSummary,
         run,
@@ -561,7 +563,7 @@ def summary_answer(run: Run, counts: Counts, cost: Cost) -> RunSummary:
 
 
 def run_answer(record: RunRecord) -> RunResponse:
-    """Return the response of a run record."""
+    """Return a run record as the response of REST."""
     summary = summary_answer(record.run, record.counts, record.cost)
     return extended(
         RunResponse,
@@ -577,22 +579,22 @@ def run_answer(record: RunRecord) -> RunResponse:
 
 
 def flaky_mark(record: RunRecord | CellRecord | JobRecord) -> str:
-    """Return ``2 flaky`` if two of the passed tests failed first; empty if none did."""
+    """Return the number of flaky tests in words, ``2 flaky``; empty if there are none."""
     return f"{record.passed_on_retry:,} flaky" if record.passed_on_retry else ""
 
 
 def ended_mark(record: CellRecord | JobRecord) -> str:
-    """Return ``cancelled; 3 failed`` if something else than its failures ended it; else empty."""
+    """Return ``cancelled; 3 failed`` if another reason than failures ended it; otherwise empty."""
     parts = (phrase(record.ended_by), record.counts.failures) if record.ended_by else ()
     return "; ".join(part for part in parts if part)
 
 
 def ingested_s(cells: Sequence[CellRecord]) -> float | None:
-    """Return the seconds of the jobs of ingested cells; None where no file says them."""
+    """Return the total seconds of the jobs of ingested cells; None if no file states any."""
     known = [cell.jobs_s for cell in cells if cell.jobs_s is not None]
     return sum(known) if known else None
 
 
 def are_ingested(cells: Sequence[CellRecord]) -> bool:
-    """Whether all of these cells were ingested: how long the run took says nothing of them."""
+    """Whether all of these cells were ingested, so that the run itself has no duration."""
     return bool(cells) and all(cell.ingested is not None for cell in cells)

@@ -12,13 +12,14 @@ from orchestrator.domain.commit import Commit, branch_fault, url_fault
 from orchestrator.domain.field_limits import Word
 
 ON_TIME = timedelta(minutes=5)
-"""A firing claimed this soon after it was due is not a catch-up."""
+"""Maximum delay of a firing that is not a catch-up."""
 CAUGHT_UP_MOST = 100
-"""Maximum firings that are caught up after one downtime."""
+"""Maximum number of firings that are caught up after one downtime."""
 MISSED_KEPT = 50
-"""Maximum missed firings that are recorded after one downtime; the rest are only counted."""
+"""Maximum number of missed firings that are recorded after one downtime; others are only counted.
+"""
 MAX_TRIES = 6
-"""Maximum tries of a transient fault before a firing is errored."""
+"""Number of tries with transient faults after which a firing is errored."""
 _PAUSES_S = (30, 60, 120, 300, 600)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WALL = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
@@ -26,7 +27,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """The action of a firing while an earlier firing is unfinished (`Firing.goes_before`)."""
+    """What a firing does while an earlier firing is unfinished (`Firing.goes_before`)."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -34,7 +35,7 @@ class Overlap(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """The firings that are run after a downtime in which they were missed."""
+    """Which missed firings run after a downtime."""
 
     NONE = "none"
     LATEST = "latest"
@@ -42,33 +43,33 @@ class CatchUp(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """The subject that a schedule validates."""
+    """How a schedule selects the subject."""
 
     FIXED = "fixed"
-    """The matrix's subject."""
+    """The subject of the matrix."""
     LATEST = "latest"
     """The newest version of a package in pip's index."""
     BRANCH = "branch"
-    """The head of a branch, built as a wheel."""
+    """The head of a branch, which is built as a wheel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectSelector:
-    """Selects the subject of a firing when it fires."""
+    """How the subject of a firing is selected."""
 
     kind: SubjectKind = SubjectKind.FIXED
     package: Word = ""
-    """For ``latest``; empty uses the name of the matrix's subject."""
+    """Package for ``latest``; by default the name of the matrix's subject."""
     prereleases: bool = False
     """Whether ``latest`` includes pre-releases."""
     url: Word = ""
-    """For ``branch``: any URL that git can clone; empty uses the matrix's."""
+    """Repository for ``branch``: a URL that git can clone; by default that of the matrix."""
     branch: Word = ""
-    """Name of the branch; empty uses the matrix's revision."""
+    """Name of the branch; by default the revision in the matrix."""
 
     @property
     def words(self) -> str:
-        """The selector in words, for a person."""
+        """The selection in words, for a person."""
         if self.kind is SubjectKind.LATEST:
             return f"newest {self.package or 'version'}{' or pre-release' * self.prereleases}"
         if self.kind is SubjectKind.BRANCH:
@@ -82,44 +83,45 @@ class Schedule:
 
     name: str
     cron: str
-    """Cron expression of five fields."""
+    """Cron expression with five fields."""
     tz: str
-    """An IANA time zone."""
+    """Name of an IANA time zone."""
     owner: str
-    """Who is responsible for it."""
+    """The person who is responsible for it."""
     matrix: str
-    """Text of the matrix file when the schedule was added."""
+    """Text of the matrix file at the time when the schedule was added."""
     matrix_name: str = "matrix"
     """File name of the matrix, for messages."""
     product: str = ""
-    """Name of its payload, which is its runs' product."""
+    """Name of its payload, which is the product of its runs."""
     payload: str = "builtin"
     """``builtin``, or the digest of an uploaded archive."""
     subject_digest: str | None = None
-    """Digest of the uploaded wheel of a fixed subject."""
+    """Digest of the uploaded wheel of a fixed subject; None without one."""
     baseline_digest: str | None = None
-    """Digest of the uploaded baseline, where the matrix names a file."""
+    """Digest of the uploaded baseline; None unless the matrix names a file."""
     subject: SubjectSelector = field(default_factory=SubjectSelector)
-    """Selector of the subject."""
+    """How the subject is selected."""
     last_passed_baseline: bool = False
-    """Whether the version that the gate passed last replaces the matrix's baseline."""
+    """Whether the baseline is the version that last passed the gate, not that of the matrix."""
     gate: str = ""
-    """Name of a gate; empty uses the run's outcome."""
+    """Name of the gate that decides; if empty, the run's outcome decides."""
     deadline: str = ""
-    """``06:00`` in its zone, or ``90m`` after the due time; empty without one."""
+    """Deadline: ``06:00`` in its time zone, or ``90m`` after the due time; empty without one."""
     overlap: Overlap = Overlap.SKIP
-    """The action of a firing while an earlier one is unfinished."""
+    """What a firing does while an earlier firing is unfinished."""
     catch_up: CatchUp = CatchUp.LATEST
-    """The firings to run after a downtime."""
+    """Which missed firings run after a downtime."""
     catch_up_hours: int = 24
-    """Firings due longer ago are not caught up."""
+    """Maximum age in hours of missed firings that are caught up."""
     reuse_max_age_s: float | None = None
-    """Jobs with identical inputs and evidence no older than this are not run again."""
+    """Maximum age in seconds of evidence that is reused for jobs with equal inputs; None reuses
+    none."""
     commit: Commit = field(default_factory=Commit)
-    """The commit of its payload's checkout, which its runs test; empty if it is unknown."""
+    """The commit of the payload's checkout, which its runs test; empty if it is unknown."""
     created_at: datetime
     paused_at: datetime | None = None
-    """When it was paused; None while it fires."""
+    """When it was paused; None if it is not paused."""
 
     @property
     def lineage(self) -> str:
@@ -128,14 +130,14 @@ class Schedule:
 
 
 class FiringState(StrEnum):
-    """State of a firing; a firing passes through the states in the order of the members."""
+    """State of a firing; the states are passed in this order."""
 
     CLAIMED = "claimed"
     RESOLVED = "resolved"
     LAUNCHED = "launched"
     FINISHED = "finished"
     CONFIRMING = "confirming"
-    """Failures are repeated on a second machine to find their root cause."""
+    """Failures are repeated on another machine to find their root cause."""
     EVALUATED = "evaluated"
     NOTIFIED = "notified"
 
@@ -143,72 +145,71 @@ class FiringState(StrEnum):
 _ORDER = {state: number for number, state in enumerate(FiringState)}
 
 ERRORED, SKIPPED, MISSED, CANCELLED = "errored", "skipped", "missed", "cancelled"
-"""Outcomes of firings without a verdict."""
+"""Outcomes of firings that have no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """The resolved launch of a firing; stored, so that every controller launches the same."""
+    """What a firing launches; stored, so that every controller launches the same."""
 
     matrix: Mapping[str, object] = field(default_factory=dict)
     """The matrix document with the subject of this firing."""
     subject_digest: str | None = None
     baseline_digest: str | None = None
     subject: str = ""
-    """The subject, for a person: ``torchbridge 0.4.41``."""
+    """The subject in words, such as ``torchbridge 0.4.41``."""
     known: Mapping[str, str] = field(default_factory=dict)
-    """``name, version, git_sha`` as far as known before the launch."""
+    """``name``, ``version`` and ``git_sha``, as far as they are known before the launch."""
     subject_built: str = ""
-    """Place, account and source of the build of the subject's wheel."""
+    """Place, account and source of the build of the subject's wheel; empty if it was not built."""
     remarks: tuple[str, ...] = ()
-    """Remarks for a person, such as a missing baseline."""
+    """Remarks for a person, such as that there is no baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One due time of a schedule."""
+    """A firing of a schedule."""
 
     schedule: str
     due_at: datetime
-    """The due time, which identifies the firing of a schedule."""
+    """The due time; it identifies the firing within its schedule."""
     claimed_at: datetime
     state: FiringState = FiringState.CLAIMED
     outcome: str = ""
-    """The gate's decision, or the run's outcome without a gate, or `errored`, `skipped`, `missed`,
-    `cancelled`; empty while it is open.
-    """
+    """The gate's decision (without a gate, the run's outcome), or `errored`, `skipped`, `missed` or
+    `cancelled`; empty while the firing is unfinished."""
     reason: str = ""
-    """Why there is no verdict."""
+    """Why there is no verdict; empty with a verdict."""
     by: str = ""
-    """Who triggered it; empty for the clock."""
+    """The person who triggered it; empty if the clock did."""
     deadline_at: datetime | None = None
     overdue: bool = False
-    """Whether the missed deadline was announced."""
+    """Whether it was announced that the deadline is missed."""
     tries: int = 0
-    """Consecutive transient faults."""
+    """Number of consecutive transient faults."""
     retry_at: datetime | None = None
     resolved: Resolved | None = None
     run: str = ""
     confirmation_run: str = ""
-    """Id of its confirmation run."""
+    """Id of the confirmation run; empty without one."""
     verdict: str = ""
-    """Id of its final verdict."""
+    """Id of the final verdict; empty without one."""
     ended_at: datetime | None = None
     superseded: bool = False
-    """Whether a later firing requested its end."""
+    """Whether a later firing requested that it ends."""
 
     @property
     def term(self) -> str:
-        """Vocabulary code of the outcome; of the state while the firing is unfinished."""
+        """Code of the term for the outcome; for its state while it is unfinished."""
         return f"firing:{SKIPPED}" if self.outcome == SKIPPED else self.outcome or self.state
 
     @property
     def key(self) -> str:
-        """Idempotency key of the firing's launch, verdict and announcements."""
+        """Idempotency key of its launch, verdict and announcements."""
         return f"schedule:{self.schedule}:{self.due_at:%Y-%m-%dT%H:%M:%SZ}"
 
     def has_reached(self, state: FiringState) -> bool:
-        """Whether the firing is in the state or past the state."""
+        """Whether the firing is in the state `state` or a later one."""
         return _ORDER[self.state] >= _ORDER[state]
 
     @property
@@ -218,14 +219,15 @@ class Firing:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the firing is launching a run or has launched one."""
+        """Whether the firing launches or has launched a run."""
         return self.state is FiringState.RESOLVED or bool(self.run)
 
     def goes_before(self, other: Firing) -> bool:
-        """Whether the other firing of the schedule has to wait for this one.
+        """Whether the other firing of the schedule must wait for this one.
 
-        That is so while this one is unfinished, if it was due earlier or has begun already. A
-        firing that was due earlier may be stored later: after downtime, or when a person triggers.
+        It must while this one is unfinished and either was due earlier or has begun. A
+        firing that was due earlier may be stored later: after a downtime, or if a person
+        triggers it.
         """
         if self.is_over or self.schedule != other.schedule or self.due_at == other.due_at:
             return False
@@ -234,25 +236,25 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResponse:
-    """A schedule with its recent firings and next times."""
+    """A schedule with its recent firings and its next due times."""
 
     schedule: Schedule
     upcoming: tuple[datetime, ...]
-    """The next times; empty while it is paused."""
+    """The next due times; empty while it is paused."""
     firings: Sequence[Firing]
-    """Latest first; in lists of schedules, only the latest."""
+    """Its firings, newest first; lists of schedules have only the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Due times since the last check: those to fire and those missed."""
+    """The due times since the last check: to fire, and missed."""
 
     fire: tuple[datetime, ...]
     missed: tuple[datetime, ...]
 
 
 def sort_out(due: Sequence[datetime], schedule: Schedule, now: datetime) -> Due:
-    """Divide due times, oldest first, into those that fire now and those that were missed."""
+    """Divide due times (oldest first) into those that fire now and those that are missed."""
     if not due:
         return Due((), ())
     fire: set[datetime] = {at for at in due[-1:] if now - at <= ON_TIME}
@@ -267,24 +269,24 @@ def sort_out(due: Sequence[datetime], schedule: Schedule, now: datetime) -> Due:
 
 
 def pause_after(tries: int) -> timedelta:
-    """Return how long to wait after consecutive faults."""
+    """Return the wait after a number of consecutive transient faults."""
     return timedelta(seconds=_PAUSES_S[min(tries, len(_PAUSES_S)) - 1])
 
 
 def wall_deadline(deadline: str) -> tuple[int, int] | None:
-    """Parse hour and minute of a clock deadline."""
+    """Parse a deadline such as ``06:00`` into (hour, minute); None for other texts."""
     found = _WALL.fullmatch(deadline)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def minutes_deadline(deadline: str) -> timedelta | None:
-    """Parse the minutes of a deadline that counts from the due time."""
+    """Parse a deadline such as ``90m``, which counts from the due time; None for other texts."""
     found = _AFTER.fullmatch(deadline)
     return timedelta(minutes=int(found[1])) if found else None
 
 
 def faults(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Return the errors of a schedule by field; cron and time zone are checked elsewhere."""
+    """Yield the problems of a schedule as (field, message), without those of cron and time zone."""
     if not _NAME.fullmatch(schedule.name):
         yield (
             "name",

@@ -1,9 +1,8 @@
-"""Terminal emulation of a line: its characters with their styles.
+"""Text of terminal output: the characters of a line with their styles.
 
-Colours and weights are kept, as words. Returns, backspaces and erase sequences are applied, so
-that a progress bar's last state remains. Everything else that a line may tell a terminal to do
-(move
-about, set titles, open links, write to the clipboard, hide text) is dropped.
+Colours and weights are kept as words. Carriage returns, backspaces and erase sequences are applied,
+so that only the last state of a progress bar remains. All other control sequences (which move the
+cursor, set titles, open links, write to the clipboard or hide text) are dropped.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ _ENDS = {21: ("bold",), 22: ("bold", "dim"), 23: ("italic",), 24: ("underline",)
 _ENDS |= {27: ("inverse",), 29: ("struck",)}
 _EXTENDED = (38, 48)
 _ERASERS = ("", "0", "2")
-"""Sequences that erase after the cursor, or the whole line."""
+"""Parameters of sequences that erase the rest of the line or the whole line."""
 _GREY = 40
-"""Colours whose channels differ by less are grey."""
+"""Colours whose channels differ by less than this are grey."""
 
 
 @dataclass(frozen=True, slots=True)
 class StyledText:
-    """Characters with one style."""
+    """Characters with the same style."""
 
     text: str
     style: str = ""
-    """Words such as ``red``, ``on-blue``, ``bold``; empty for plain text."""
+    """Style words such as ``red``, ``on-blue`` and ``bold``; empty for plain text."""
 
 
 def styled_texts(line: str) -> list[StyledText]:
-    """Return the styled text of a line as a terminal shows it."""
+    """Return the parts of a line by style, as a terminal would show them."""
     line = line.rstrip("\r")
     if _PLAIN.fullmatch(line):
         return [StyledText(line)] if line else []
@@ -57,14 +56,14 @@ def styled_texts(line: str) -> list[StyledText]:
 
 
 def plain(text: str) -> str:
-    """Remove terminal sequences from text of one or several lines."""
+    """Return the text, of one or more lines, without control sequences."""
     return _DROPPED.sub("", text) if "\x1b" in text else text
 
 
 class _Screen:
     """One row of a terminal, of any length.
 
-    Character by character: what a machine writes must not make this slow, however wild it is.
+    It is updated character by character, so that no output of a machine can make it slow.
     """
 
     def __init__(self) -> None:
@@ -77,14 +76,14 @@ class _Screen:
         self._style = ""
 
     def write(self, text: str) -> None:
-        """Write text at the cursor."""
+        """Write text at the cursor, and move the cursor."""
         after = self._column + len(text)
         self._characters[self._column : after] = text
         self._styles[self._column : after] = [self._style] * len(text)
         self._column = after
 
     def obey(self, match: re.Match[str]) -> None:
-        """Execute a control sequence, as far as it concerns one line."""
+        """Apply a control sequence, if it changes the row."""
         if match[0] == "\r":
             self._column = 0
         elif match[0] == "\b":
@@ -96,7 +95,7 @@ class _Screen:
             del self._characters[self._column :], self._styles[self._column :]
 
     def shown(self) -> list[StyledText]:
-        """Return the row, with neighbours of one style joined."""
+        """Return the row; neighbouring characters of one style are joined."""
         found, at = [], 0
         for style, alike in groupby(self._styles):
             end = at + sum(1 for _ in alike)
@@ -132,13 +131,16 @@ class _Screen:
 
 
 def _numbers(codes: str) -> Sequence[int]:
-    """Parse the numbers of a sequence; `38:5;n` equals `38;5;n`, and invalid ones are 0."""
+    """Return the numbers of a sequence; invalid numbers are 0. `38:5;n` is the same as `38;5;n`."""
     words = codes.replace(":", ";").split(";")
     return [int(word) if word.isdecimal() and len(word) < 6 else 0 for word in words]
 
 
 def _named(code: int) -> tuple[int, str | None]:
-    """Return foreground or background, and the colour, of a 16-colour code."""
+    """Return (38 for the foreground or 48 for the background, colour) of a 16-colour code.
+
+    The colour is None if the code is unknown.
+    """
     for begin, which in ((30, 38), (90, 38), (40, 48), (100, 48)):
         if begin <= code < begin + len(_COLOURS):
             is_grey = begin in (90, 100) and code == begin
@@ -149,7 +151,7 @@ def _named(code: int) -> tuple[int, str | None]:
 
 
 def _extended(numbers: Iterator[int]) -> str | None:
-    """Return the nearest named colour of a 256-colour or RGB code."""
+    """Return the nearest named colour of a 256-colour or RGB code; None if it is unknown."""
     kind = next(numbers, 0)
     if kind == 5:
         return _of_palette(next(numbers, 0))

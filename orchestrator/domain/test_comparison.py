@@ -14,14 +14,14 @@ GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XFAILED, TestOutcome.XPASSED})
 
 
 class Difference(StrEnum):
-    """Difference of a test between two runs, worst first."""
+    """The difference of a test between two runs, worst first."""
 
     NEW_FAILURE = "new_failure"
     STILL_FAILING = "still_failing"
     MISSING = "missing"
-    """Collected and not reported now, but reported before."""
+    """No result is reported now, but one was reported before."""
     HIDDEN = "hidden"
-    """Unknown: its module could not be collected, or a side only counts tests that it has."""
+    """Unknown: its module was not collected, or one run only counts tests without naming them."""
     NEWLY_SKIPPED = "newly_skipped"
     FIXED = "fixed"
     CHANGED = "changed"
@@ -33,10 +33,14 @@ class Difference(StrEnum):
 def difference(
     before: TestOutcome | None, after: TestOutcome | None, *, is_hidden: bool = False
 ) -> Difference:
-    """Return the difference of a test; None for an outcome means that the run lacks the test.
+    """Return the difference of a test between two runs.
 
-    `is_hidden`: the run that lacks it cannot tell, because something could not be collected (see
-    `beginning_of`), or because its source counts tests that it does not name.
+    Args:
+        before: Outcome in the older run; None if that run lacks the test.
+        after: Outcome in the newer run; None if that run lacks the test.
+        is_hidden: Whether the run that lacks the test may have it nevertheless, because something
+            could not be collected (see `beginning_of`), or because an artifact counts tests that it
+            does not name.
     """
     if after is None:
         return Difference.HIDDEN if is_hidden else Difference.GONE
@@ -50,14 +54,14 @@ def difference(
 
 
 def beginning_of(broken: str) -> str:
-    """Return the prefix of node ids of a module or folder that could not be collected."""
+    """Return the prefix of the node ids in a module or folder that could not be collected."""
     if broken in ("", "."):
         return ""
     return f"{broken}::" if broken.endswith(".py") or "::" in broken else f"{broken}/"
 
 
 def _of_sound(before: TestOutcome, after: TestOutcome) -> Difference:
-    """Return the difference of a test that neither failed nor is missing."""
+    """Return the difference of a test that has a result and did not fail."""
     if before is after:
         return Difference.SAME
     if after is TestOutcome.SKIPPED:
@@ -68,9 +72,9 @@ def _of_sound(before: TestOutcome, after: TestOutcome) -> Difference:
 
 
 _SLOWER, _SLOWER_S = 0.5, 1.0
-"""Minimum change, and minimum increase in seconds, of a test that is much slower."""
+"""Minimum relative increase, and minimum increase in seconds, of a test that is much slower."""
 _MEASURABLE_S = 0.1
-"""Durations below this one in seconds are not compared."""
+"""Minimum duration in seconds that is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +88,22 @@ class TestDuration:
     job: str
     nodeid: str
     outcome: str
-    """The word of its outcome."""
+    """The outcome as a word."""
     duration_s: float
     earlier_s: tuple[float, ...] = ()
-    """Seconds in earlier runs of the product, in a cell of the same name; newest last."""
+    """Durations in earlier runs of the product in cells of the same name, newest last."""
 
     @property
     def usual_s(self) -> float | None:
-        """Return the median of the earlier durations, in seconds; None without any."""
+        """Median of the earlier durations in seconds; None without any."""
         return median(self.earlier_s) if self.earlier_s else None
 
     @property
     def change(self) -> float | None:
-        """Return the relative change: 0.5 for half as long again.
+        """Relative change of the duration, 0.5 for half as long again.
 
-        None without a usual duration, and where both are below 0.1 s: a garbage collection or a
-        page fault takes as long.
+        None without earlier durations, and if both durations are below 0.1 s, because a
+        garbage collection or a page fault takes as long.
         """
         usual = self.usual_s
         if not usual or max(usual, self.duration_s) < _MEASURABLE_S:
@@ -108,7 +112,7 @@ class TestDuration:
 
     @property
     def is_much_slower(self) -> bool:
-        """Return whether a page highlights the test because it took much longer than usual."""
+        """Whether the test took so much longer than usual that a page highlights it."""
         usual, change = self.usual_s, self.change
         if usual is None or change is None:
             return False

@@ -1,7 +1,7 @@
-"""Identity of tests over versions: parsed names, changes between two sets, and aliases.
+"""Identity of tests over versions: parsed node ids, changes of names, and aliases.
 
-Tests that were moved, renamed or written with their parameters in another order are suggested as
-aliases, and a person confirms them.
+Tests that were moved or renamed, or whose parameters are in another order, are suggested as
+aliases, which a person confirms.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import TypeVar
 from orchestrator.domain.grouping import grouped
 
 ALIKE = 0.8
-"""From 0 to 1: names of one class this similar may be one renamed test."""
+"""Minimum similarity (0 to 1) of two names of one class that may be a renamed test."""
 _COMPARED = 250_000
-"""Maximum pairs of names per similarity query."""
+"""Maximum number of pairs of names that are compared by similarity."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestName:
-    """A parsed node id."""
+    """A node id in its parts."""
 
     __test__ = False
 
     path: str
     classes: str
-    """``Outer::Inner``; empty for a plain function."""
+    """Names of the classes, ``Outer::Inner``; empty for a plain function."""
     function: str
     parameters: tuple[str, ...]
-    """Sorted: their order in brackets depends on pytest's version."""
+    """Sorted parameters, because their order depends on the version of pytest."""
 
     @property
     def without_parameters(self) -> str:
-        """``path::classes::function``."""
+        """The node id without its parameters: ``path::classes::function``."""
         return "::".join(part for part in (self.path, self.classes, self.function) if part)
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Split a node id into path, classes, function and parameters; absent parts are empty."""
+    """Split a node id into path, classes, function and parameters; missing parts are empty."""
     head, bracket, param = nodeid.partition("[")
     path, *names = head.split("::")
-    if not names:  # a module that could not be collected; its path may hold a bracket
+    if not names:  # a module that could not be collected; its path may have a bracket
         return nodeid, "", "", ""
     return path, "::".join(names[:-1]), names[-1], param.removesuffix("]") if bracket else ""
 
 
 def take_apart(nodeid: str) -> TestName:
-    """Split a node id into path, classes, function and the sorted parts of its parameters."""
+    """Return the parts of a node id, with sorted parameters."""
     path, classes, function, param = split_nodeid(nodeid)
     path = path.replace("\\", "/").removeprefix("./")
     return TestName(path, classes, function, tuple(sorted(_PARTS.split(param))) if param else ())
@@ -63,7 +63,7 @@ NaturalOrder = tuple[tuple[str, int, str, str], ...]
 
 
 def natural_order(nodeid: str) -> NaturalOrder:
-    """Return the key of a node id's order for people: ``[2]`` before ``[10]``."""
+    """Return a sort key for node ids that sorts numbers by value: ``[2]`` before ``[10]``."""
     parts = [*_DIGITS.split(nodeid), ""]
     pairs = zip(parts[::2], parts[1::2], strict=True)
     figures = ((text, number.lstrip("0"), number) for text, number in pairs)
@@ -71,19 +71,19 @@ def natural_order(nodeid: str) -> NaturalOrder:
 
 
 def normal_nodeid(nodeid: str) -> str:
-    """Normalise a node id: ``/`` in its path, parameters sorted."""
+    """Return the node id with ``/`` in its path and sorted parameters."""
     name = take_apart(nodeid)
     where = name.without_parameters
     return f"{where}[{'-'.join(name.parameters)}]" if name.parameters else where
 
 
 _PARTS = re.compile(r"(?<=[^-])-(?=.)")
-"""Separators of parameters; a sign stays with its number."""
+"""Separators of parameters; the sign of a number is no separator."""
 _FAMILY = re.compile(r"[-_ ]*(?:tests?|suite|v?\d+(?:\.\d+)+)$")
 
 
 def job_family(job: str) -> str:
-    """Return the common name of jobs with the same tests: ``moe-tests`` is ``moe``."""
+    """Return the common name of jobs with the same tests: ``moe`` for ``moe-tests``."""
     family = job.lower()
     while (shorter := _FAMILY.sub("", family)) != family and shorter:
         family = shorter
@@ -91,39 +91,39 @@ def job_family(job: str) -> str:
 
 
 class NameChange(StrEnum):
-    """The change of a test's name."""
+    """What changed in the name of a test."""
 
     PARAMETERS = "parameters"
     """The order of its parameters."""
     MOVED = "moved"
-    """Another class or file."""
+    """Its class or file."""
     RENAMED = "renamed"
-    """Another function in the same class and file."""
+    """Its function, in the same class and file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A suggested alias: two names that may be one test."""
+    """A suggested alias: two names that may belong to one test."""
 
     old: str
     new: str
     change: NameChange
     similarity: float
-    """From 0 to 1."""
+    """Similarity of the names, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameChanges:
-    """Changes of test names from an older set to a newer one."""
+    """The differences between an older and a newer set of test names."""
 
     same: tuple[str, ...]
     """Names in both sets, and new names with a confirmed alias."""
     suggestions: tuple[Suggestion, ...]
-    """Suggested aliases, not confirmed."""
+    """Suggested aliases, which are not confirmed."""
     new: tuple[str, ...]
     gone: tuple[str, ...]
     ambiguous: tuple[str, ...] = ()
-    """New names that match several old ones."""
+    """New names that may match several old ones."""
 
     @property
     def total(self) -> int:
@@ -131,7 +131,7 @@ class NameChanges:
         return len(self.same) + len(self.suggestions) + len(self.new)
 
     def __str__(self) -> str:
-        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        """Return the numbers in words: ``66 = 64 same + 1 moved + 1 new, 1 gone``."""
         parts = [f"{len(self.same)} same"]
         for change, word in _WORDS.items():
             number = sum(1 for one in self.suggestions if one.change is change)
@@ -160,10 +160,10 @@ def compare_names(
 
     Args:
         old: Node ids of the older version.
-        new: Node ids of the newer one.
-        alike: From 0 to 1, how alike two function names are.
-        confirmed: By an older name, the one that it has now, as persons confirmed it.
-        rejected: Pairs (older, newer) that a person said are two tests.
+        new: Node ids of the newer version.
+        alike: Returns the similarity (0 to 1) of two function names.
+        confirmed: New names by old ones, as persons confirmed them.
+        rejected: Pairs (older, newer) of different tests, as persons decided.
     """
     ours, theirs = set(old), set(new)
     same = ours & theirs
@@ -184,7 +184,7 @@ def compare_names(
 
 
 class _NameMatching:
-    """Matches removed with added names; each name is used at most once."""
+    """Matches removed names with added names; each name is used at most once."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class _NameMatching:
         self.ambiguous: set[str] = set()
 
     def by_key(self, change: NameChange, key: Callable[[TestName], object]) -> None:
-        """Match names with equal keys, unless a key is shared."""
+        """Match names whose keys are equal, if the key belongs to only one pair."""
         before, after = _grouped(self.gone, key), _grouped(self.come, key)
         for shared, names in after.items():
             olds = before.get(shared, [])
@@ -210,7 +210,7 @@ class _NameMatching:
                 self.ambiguous.update(names)
 
     def by_similarity(self, alike: Callable[[str, str], float]) -> None:
-        """Match the most similar functions of one class and file with the same parameters."""
+        """Match the most similar function names of one class and file with the same parameters."""
         for similarity, old, new in sorted(self._likely(alike), key=lambda p: (-p[0], p[1], p[2])):
             if old in self.gone and new in self.come:
                 self._take(Suggestion(old, new, NameChange.RENAMED, round(similarity, 3)))
@@ -248,7 +248,7 @@ N = TypeVar("N", int, str)
 
 
 def resolve(name: N, aliases: Mapping[N, N]) -> N:
-    """Return the newest test, an id or a name, of a chain of confirmed aliases."""
+    """Return the newest test (id or name) in a chain of confirmed aliases."""
     seen = {name}
     while (now := aliases.get(name)) is not None and now not in seen:
         seen.add(now)
@@ -257,12 +257,12 @@ def resolve(name: N, aliases: Mapping[N, N]) -> N:
 
 
 def makes_a_circle(old: int, new: int, aliases: Mapping[int, int]) -> bool:
-    """Whether a further alias would make the chain circular."""
+    """Whether another alias would close the chain of aliases to a circle."""
     return old == new or resolve(new, aliases) == old
 
 
 class AliasState(StrEnum):
-    """The decision on an alias."""
+    """State of an alias."""
 
     SUGGESTED = "suggested"
     CONFIRMED = "confirmed"
@@ -271,21 +271,21 @@ class AliasState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Two names that may be one test, and the decision of a person on that."""
+    """Two names that may belong to one test, with the decision of a person."""
 
     id: int
     product: str
     job: str
     """Job of the newer name."""
     old_test: int
-    """Database id of the test under its older name."""
+    """Database id of the test with the older name."""
     old: str
-    """The node id of the older name."""
+    """Node id of the older name."""
     new_test: int
     new: str
     change: NameChange
     similarity: float
-    """From 0 to 1."""
+    """Similarity of the names, from 0 to 1."""
     state: AliasState
     suggested_at: datetime
     decided_at: datetime | None = None
@@ -294,7 +294,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class KnownTest:
-    """A test of a product, on any platform."""
+    """A test of a product on any platform."""
 
     id: int
     product: str
@@ -304,32 +304,32 @@ class KnownTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTestResponse(KnownTest):
-    """A test with its present name."""
+    """A test with its successor."""
 
     now: int | None
-    """The test that replaces it, as a person confirmed; None if it has no newer name."""
+    """Id of the test that replaces it, as a person confirmed; None if it has no newer name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyChanges:
-    """Changes of test names within one family of jobs."""
+    """The changes of test names within one family of jobs."""
 
     family: str
     changes: NameChanges
 
     @property
     def summary(self) -> str:
-        """Counts of a family's tests: ``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        """The changes in words: ``66 = 64 same + 1 moved + 1 new, 1 gone``."""
         return str(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Matching of the tests of an older run with those of a newer one."""
+    """The result of comparing the tests of an older run with those of a newer run."""
 
     old_run: str
     new_run: str
     families: tuple[FamilyChanges, ...]
-    """The job families that both runs have."""
+    """The job families that both runs have, with their changes."""
     suggestions: tuple[Alias, ...]
-    """Suggested aliases, stored; a person confirms or rejects them."""
+    """The suggested aliases, which are stored; a person confirms or rejects them."""

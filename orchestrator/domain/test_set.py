@@ -1,4 +1,4 @@
-"""Which tests a suite collected, and which options, files or hooks left tests out."""
+"""The tests that a suite collected, and the options, files and hooks that left out tests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.untyped_values import text_of, whole_of
 
 NAMED = 200
-"""Maximum names kept of each list; counts are complete."""
+"""Maximum number of names in each list; counts are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deselection:
-    """Tests that were collected and then deselected."""
+    """Tests that were collected and then deselected by one cause."""
 
     by: str
-    """An option of pytest (``-k``), or the payload's files that may have done it."""
+    """The cause: an option of pytest such as ``-k``, or files of the payload."""
     count: int
     tests: tuple[str, ...] = ()
     asked: bool = False
-    """Whether the job's own arguments contain the option."""
+    """Whether the job's own arguments have the option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,16 @@ class SkippedPath:
 
     path: str
     why: str
-    """The skip reason, or what excluded it."""
+    """The reason of the skip, or what excluded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A pytest hook that can change outcomes, in an unknown file.
+    """A pytest hook, replacement or option that can change outcomes.
 
-    A hook of pytest that the file implements; a function of pytest's or of the subject's, by its
-    full name, that the file replaces; or, in words, what a test or an option does.
+    `name` is a hook of pytest that the file implements; the full name of a function of pytest
+    or of the subject that the file replaces; or words that describe what a test or an option
+    does.
     """
 
     name: str
@@ -46,12 +47,12 @@ class Hook:
 
     @property
     def is_implemented(self) -> bool:
-        """Whether it is a hook of pytest that the file implements."""
+        """Whether the file implements a hook of pytest."""
         return not {" ", "."} & set(self.name)
 
     @property
     def sentence(self) -> str:
-        """Describe what the file, test or option does."""
+        """What the file, test or option does, in words."""
         if " " in self.name:
             return f"{self.file} {self.name}"
         return f"{self.file} {'replaces' if '.' in self.name else 'implements'} {self.name}"
@@ -59,12 +60,12 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestSet:
-    """The test set of a suite, as its last process reported it."""
+    """The test set of a suite, as reported by the last process of the suite."""
 
     __test__ = False
 
     digest: str = ""
-    """sha256 of the sorted node ids to run; empty if it was not reported."""
+    """sha256 of the sorted node ids that run; empty if it was not reported."""
     collected: int = 0
     deselected: tuple[Deselection, ...] = ()
     modules: tuple[SkippedPath, ...] = ()
@@ -73,22 +74,21 @@ class TestSet:
     hidden: tuple[str, ...] = ()
     """Files that could not be collected."""
     hooks: tuple[Hook, ...] = ()
-    """Hooks that can change outcomes."""
+    """Hooks and replacements that can change outcomes."""
     subject_modules: int | None = field(default=None, metadata=LATER)
     """Maximum number of the subject's modules that a process of the job loaded; None without a
-    subject or a report.
-    """
+    subject or a report."""
     subject_names: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Import names of the subject."""
+    """Names by which the subject is imported."""
 
     @property
     def unasked(self) -> tuple[Deselection, ...]:
-        """Return exclusions that the job's arguments do not request."""
+        """The deselections that the job's arguments do not request."""
         return tuple(one for one in self.deselected if not one.asked)
 
 
 def read_test_set(data: Mapping[str, object]) -> TestSet:
-    """Parse the test set of an event; malformed parts are ignored."""
+    """Return the test set of an event; malformed parts are ignored."""
     return TestSet(
         digest=text_of(data.get("digest")),
         collected=_count(data.get("collected")),

@@ -1,4 +1,4 @@
-"""The torch build of each platform of a matrix, as far as it is known before the launch."""
+"""The torch builds of a matrix's platforms, as far as they are known before the launch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class TorchBuild:
 
     cell: str
     torch: str
-    """``2.9``; empty if it is unknown."""
+    """Version of torch, such as ``2.9``; empty if it is unknown."""
     cuda: str = ""
-    """``12.9``; empty if it is unknown or absent."""
+    """Version of CUDA, such as ``12.9``; empty if it is unknown or absent."""
     source: str = ""
-    """The image's name, or the requirement."""
+    """The source of these facts: the image's name or the requirement."""
 
     def __str__(self) -> str:
         cuda = f" with CUDA {self.cuda}" if self.cuda else ""
@@ -37,12 +37,12 @@ class TorchBuild:
 
 
 def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuild:
-    """Return the build by the image's name, else by the environment's requirements.
+    """Return the build by the image's name, or else by the environment's requirements.
 
     Args:
-        cell: Its id.
-        image: The name of what its machine boots; empty if it is not known. Its torch is kept.
-        requirements: Of the cell's environment, as pip takes them.
+        cell: The cell's id.
+        image: Name of the machine's image, whose torch is kept; empty if it is unknown.
+        requirements: Requirements of the cell's environment, in pip's form.
     """
     named = _TORCH_IN_IMAGE.search(image)
     if named is not None:
@@ -61,19 +61,20 @@ _CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*|triton|pytorch-triton")
 
 
 def has_no_nvidia(platform: Platform) -> bool:
-    """Whether the platform asks for a machine with another accelerator than an NVIDIA GPU."""
+    """Whether the platform requests another accelerator than an NVIDIA GPU."""
     other = platform.accelerator is not None and platform.accelerator.vendor != "nvidia"
     return other or platform.accelerator_type is not None
 
 
 def cuda_refusal(packages: Mapping[str, str], where: str) -> str:
-    """Return why packages are not sent to a machine without an NVIDIA GPU; empty without CUDA.
+    """Return why packages with CUDA are not sent to a machine without an NVIDIA GPU.
 
-    torch's Linux build on PyPI requires NVIDIA's libraries on every machine.
+    It is empty if no package needs CUDA. torch's Linux build on PyPI requires NVIDIA's
+    libraries on every machine.
 
     Args:
-        packages: Versions of those that would be sent, by canonical name.
-        where: The machine, for a person.
+        packages: Versions of the packages to send, by canonical name.
+        where: Description of the machine, for a person.
     """
     cuda = [name for name in packages if _CUDA_PACKAGE.fullmatch(name)]
     cuda += [name for name in ("torch",) if "+cu" in packages.get(name, "")]
@@ -91,7 +92,7 @@ def cuda_refusal(packages: Mapping[str, str], where: str) -> str:
 
 
 def torch_warning(builds: Iterable[TorchBuild]) -> str:
-    """Return a warning where platforms run different builds; else empty."""
+    """Return a warning if platforms run different builds; otherwise empty."""
     known = [build for build in builds if build.torch]
     differing = [
         name

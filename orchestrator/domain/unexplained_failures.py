@@ -1,4 +1,4 @@
-"""Jobs and cells whose failing tests do not explain their outcome."""
+"""Failures of jobs and cells that their failing tests do not explain."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _QUIET = (Outcome.PASSED, Outcome.NOT_AVAILABLE, Outcome.NOT_RUN)
 
 
 class CellFailure(NamedTuple):
-    """A failing test of a cell, or a job or cell that failed for another reason."""
+    """A failing test, or the failure of a job or cell for another reason."""
 
     job: str
-    """Empty if the cell failed by itself."""
+    """Id of the job; empty if the cell itself failed."""
     test: str
-    """Empty if a job or cell failed for another reason than its tests."""
+    """Node id of the test; empty if a job or cell failed for another reason."""
     outcome: str
     error: str
-    """One line."""
+    """The error in one line."""
 
 
 def cell_failures(cell: CellRecord, tests: Iterable[CellFailure]) -> Iterator[CellFailure]:
@@ -45,20 +45,20 @@ def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
 
     Args:
         cell: The cell of the jobs.
-        named: Numbers of named failing tests by job.
+        named: Number of the failing tests that are known by name, by job.
     """
     return [job for job in _not_passed(cell) if not _is_explained(job, named.get(job.id, 0))]
 
 
 def fails_itself(cell: CellRecord) -> bool:
-    """Return whether the cell failed for a reason of its own rather than a job's."""
+    """Whether the cell failed for another reason than one of its jobs."""
     of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
     is_bad = cell.outcome is not None and cell.outcome not in _QUIET
     return is_bad and (cell.outcome, cell.reason) not in of_jobs
 
 
 def why_job_failed(job: JobRecord) -> str:
-    """Return a job's reason that is not a failing test, such as a crash."""
+    """Return why a job failed, apart from failing tests: a crash, for example."""
     if job.ending is not None and job.ending.reason != job.reason:
         return job.ending.detail or phrase(job.ending.reason)
     failed = [named_check(check) for check in job.checks if check.outcome == "failed"]

@@ -1,4 +1,4 @@
-"""Formatting of numbers, durations, sizes and money."""
+"""Formats of numbers, durations, sizes and amounts of money."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 _MS_BELOW = 0.0995
-"""Seconds below which a duration is written in milliseconds."""
+"""Durations below this number of seconds are written in milliseconds."""
 _MINUTE_S = 60
 _HOUR_S = 3600
 _CENT = Decimal("0.01")
 _PRICE_DECIMALS = 5
 _PRICE_DIGITS = 4
-"""Minimum significant digits: a GB of disk costs $0.000137 an hour."""
+"""Minimum number of significant digits: a GB of disk costs $0.000137 an hour."""
 
 
 def duration(seconds: float) -> str:
-    """Format ``8ms``, ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
+    """Return a duration in words: ``8ms``, ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
     if seconds < 0:
         return f"-{duration(-seconds)}"
     if not seconds:
@@ -37,18 +37,18 @@ def duration(seconds: float) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """Format a running duration in whole seconds."""
+    """Return the duration of something unfinished, in whole seconds."""
     whole = max(int(seconds), 0)
     return f"{whole}s" if whole < _MINUTE_S else duration(whole)
 
 
 def utc(at: datetime) -> str:
-    """Format a time as ``2026-11-21 02:00 UTC``."""
+    """Return a time as ``2026-11-21 02:00 UTC``."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def size(size_bytes: int) -> str:
-    """Format ``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
+    """Return a size in powers of 1000: ``312 B``, ``4.2 kB`` or ``1.3 GB``."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     amount, units = size_bytes / 1000, ["kB", "MB", "GB", "TB"]
@@ -59,7 +59,7 @@ def size(size_bytes: int) -> str:
 
 
 def usd(amount: Decimal | None) -> str:
-    """Format ``$1.20``; amounts below a cent keep their digits."""
+    """Return an amount as ``$1.20``, below a cent with four decimals; ``unknown`` for None."""
     if amount is None:
         return "unknown"
     if 0 < amount < _CENT:
@@ -68,7 +68,7 @@ def usd(amount: Decimal | None) -> str:
 
 
 def most_usd(amount: Decimal | None) -> str:
-    """Format a maximum as `usd` does, rounded up: it is never below the amount."""
+    """Return a maximum in the form of `usd`, rounded up."""
     if amount is None:
         return "unknown"
     step = _CENT / 100 if 0 < amount < _CENT else _CENT
@@ -76,10 +76,10 @@ def most_usd(amount: Decimal | None) -> str:
 
 
 def percent(share: Fraction | Decimal | float) -> str:
-    """Format a share of one, ``28.6%``: to one digit, half up.
+    """Return a share as a percentage with one decimal: ``28.6%``.
 
-    ``0%`` and ``100%`` are written only for exactly these; what would be rounded to them is
-    ``<0.1%``, ``>99.9%`` or ``>100%``.
+    ``0%`` and ``100%`` are written only for exactly 0 and 1; other shares that round to them
+    are ``<0.1%``, ``>99.9%`` or ``>100%``.
     """
     exact = Fraction(share)
     tenths = math.floor(exact * 1000 + Fraction(1, 2))
@@ -93,7 +93,7 @@ def percent(share: Fraction | Decimal | float) -> str:
 
 
 def signed_percent(change: float) -> str:
-    """Format a finite change such as ``+8.2%``; a change other than 0 is never rounded to 0."""
+    """Return a finite relative change as ``+8.2%``; only a change of 0 is written as 0."""
     shown = 100 * change
     if abs(shown) >= 1_000:
         return f"×{change + 1:,.3g}"
@@ -103,7 +103,10 @@ def signed_percent(change: float) -> str:
 
 
 def number(value: float) -> str:
-    """Format a number with thousands separators; below 10,000, fractions have four digits."""
+    """Return a number with thousands separators, rounded to four digits if it is no integer.
+
+    Numbers from 10,000 on are rounded to integers.
+    """
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
@@ -115,17 +118,17 @@ _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def figure(value: float) -> str:
-    """Return a finite number with four significant digits; from 1,000 on as an integer."""
+    """Return a finite number with four significant digits; as an integer from 1,000 on."""
     if 1000 <= abs(value) < _SCIENTIFIC_FROM:
         return f"{value:,.0f}"
     return f"{value:.4g}"
 
 
 def measured(message: str, *, apart_from: str = "") -> str:
-    """Return a job's own figure with four significant digits; whole numbers and words unchanged.
+    """Return a job's own figure with four significant digits; integers and words stay unchanged.
 
-    Where two that differ would read the same, as a value just above its tolerance, the figure
-    keeps the digits that tell them apart.
+    It has more digits if it would otherwise read the same as another figure, `apart_from`, such
+    as its tolerance.
     """
     if (
         _INTEGER.fullmatch(message)
@@ -148,20 +151,20 @@ def sentence(text: str) -> str:
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """Format ``1 cell``, ``2 cells``."""
+    """Return a number with its noun: ``1 cell``, ``2 cells``."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
 def cents_of_cents(amount: Decimal) -> str:
-    """Format a part of a bill with four decimals: ``$0.2794``."""
+    """Return a part of a bill with four decimals: ``$0.2794``."""
     return f"${amount:.4f}"
 
 
 def price(amount: Decimal | None) -> str:
-    """Format a price or a limit, ``$1.006``: two decimals or more, quotients rounded up."""
+    """Return a price or limit as ``$1.006``: with at least two decimals, quotients rounded up."""
     if amount is None:
         return "unknown"
-    # A quotient (a month's price by its hours) has meaningless digits: round it.
+    # A quotient, such as a month's price divided by its hours, has meaningless digits.
     digits = max(_PRICE_DECIMALS, _PRICE_DIGITS - amount.adjusted() - 1) if amount else 0
     rounded = amount.quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)
     decimals = len(format(rounded.normalize(), "f").partition(".")[2])

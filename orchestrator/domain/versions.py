@@ -1,4 +1,4 @@
-"""Comparison of version numbers and ranges."""
+"""Comparison of version numbers and version ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def canonical_name(name: str) -> str:
-    """Return the canonical name of a distribution: ``Torch_Bridge`` is ``torch-bridge``."""
+    """Return the canonical name of a distribution: ``torch-bridge`` for ``Torch_Bridge``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -18,14 +18,14 @@ Key = tuple[tuple[int, ...], int]
 
 
 def is_version_range(spec: str) -> bool:
-    """Whether the text is empty, or clauses such as ``>=0.4.6,<0.5`` or ``==0.4.*``."""
+    """Whether the text is a version range, as ``>=0.4.6,<0.5`` or ``==0.4.*``; or empty."""
     return all(_CLAUSE.fullmatch(part.strip()) for part in spec.split(",")) if spec else True
 
 
 def is_same_version(one: str, other: str) -> bool:
-    """Whether two texts name one version: ``1.0`` is ``1.0.0``, and ``1.0rc1`` is ``1.0-rc1``.
+    """Whether two texts are one version, as ``1.0`` and ``1.0.0``, or ``1.0rc1`` and ``1.0-rc1``.
 
-    What follows a ``+`` counts where both have it.
+    The part after a ``+`` is compared only if both have one.
     """
     (mine, _, built), (theirs, _, also) = (text.strip().partition("+") for text in (one, other))
     return _spelled(mine) == _spelled(theirs) and (not built or not also or built == also)
@@ -41,8 +41,8 @@ def _spelled(version: str) -> str:
 def version_fits(spec: str, version: str) -> bool:
     """Whether a version is within a range; an empty range contains every version.
 
-    A version before its release (``0.5rc1``, ``0.5.dev3``) is below it; what follows a ``+`` does
-    not count. A version without numbers fits no range.
+    A pre-release (``0.5rc1``, ``0.5.dev3``) is below its release. The part after a ``+`` is
+    ignored. A version without numbers is in no range.
     """
     if not spec:
         return True

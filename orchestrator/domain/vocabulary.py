@@ -1,8 +1,8 @@
-"""Vocabulary: glyph, word and tone of every outcome, state and decision.
+"""Vocabulary: the glyph, word and tone of every outcome, state and decision.
 
-Pages, the command line and reports read it. A medium adds only what is its own: CSS classes, ANSI
-styles, the coloured glyphs of Markdown. Every glyph is one terminal cell wide, and no meaning is
-carried by the colour alone.
+Pages, the command line and reports use it. Each medium adds only its own styles: CSS classes, ANSI
+styles, or the coloured glyphs of Markdown. Every glyph is one terminal cell wide, and no meaning
+depends on the colour alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Tone = Literal["good", "bad", "warn", "busy", "quiet"]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Glyph, word and tone of a code."""
+    """The glyph, word and tone of a code."""
 
     glyph: str
     word: str
     tone: Tone
     several: str = ""
-    """The word after another number than 1, where it is a noun."""
+    """The plural of the word, if it is a noun."""
 
     def counted(self, many: int) -> str:
-        """Format ``1 error``, ``2 errors``, ``2 failed``."""
+        """Return a number with the word: ``1 error``, ``2 errors``, ``2 failed``."""
         return f"{many:,} {self.word if many == 1 else self.several or self.word}"
 
 
@@ -105,12 +105,15 @@ TERMS = {
     "done": Term("●", "done", "quiet"),
     "finished": Term("●", "finished", "quiet"),
 }
-"""Terms by the codes of the API; where a code is also one of tests, after its kind: ``firing:``."""
+"""Terms by code of the API.
+
+A code that tests also use has the prefix of its kind, such as ``firing:``.
+"""
 
 TEST_OUTCOMES = (
     "passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run",
 )  # fmt: skip
-"""The eight counts of `Counts`, in display order."""
+"""The eight numbers of `Counts`, in the order of display."""
 
 REASONS = {
     "tests": "a suite fails when one of its tests fails or errors",
@@ -133,23 +136,24 @@ REASONS = {
     "not_offered": "the provider does not sell this machine",
     "lost": "a machine that is lost is an infrastructure fault",
 }
-"""Explanations by reason of an outcome."""
+"""Explanations of outcomes, by reason."""
 
 
 def term(code: str) -> Term:
-    """Return word, glyph and tone of a code; an unknown code is shown as work in progress."""
+    """Return the term of a code; an unknown code gets the tone of work in progress."""
     return TERMS.get(code) or Term("▸", phrase(code), "busy")
 
 
 _OF_TESTS = "tests"
-"""The reason of a job, and of its cell, whose tests failed."""
+"""Reason of a job with failed tests, and of its cell."""
 
 
 def reason_text(reason: str, detail: str, ended_by: str = "") -> str:
-    """Return reason and detail in one, for a person: ``host key: the machine answers with ...``.
+    """Return reason and detail in one text: ``host key: the machine answers with ...``.
 
-    A reason that the detail contains is not repeated: ``tests`` of ``unit: 2 failed``. What ended
-    the work, if that is another reason, stands first: ``cancelled; unit: 2 failed``.
+    A reason that the detail already contains is not repeated: ``tests`` with ``unit: 2
+    failed``. If another reason ended the work, that reason comes first: ``cancelled; unit: 2
+    failed``.
     """
     word = phrase(reason)
     is_said = reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")
@@ -158,11 +162,11 @@ def reason_text(reason: str, detail: str, ended_by: str = "") -> str:
 
 
 def refusal_text(stored: str) -> str:
-    """Return a stored refusal, ``not_offered: no such type``, for a person."""
+    """Return a stored refusal, such as ``not_offered: no such type``, as a text for a person."""
     reason, _, detail = stored.partition(": ")
     return reason_text(reason, detail)
 
 
 def phrase(code: str) -> str:
-    """Return a code, such as a reason, as words: ``host key``."""
+    """Return a code, such as a reason, as words: ``host key`` for ``host_key``."""
     return code.replace("_", " ")

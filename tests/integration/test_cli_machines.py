@@ -315,7 +315,7 @@ def test_a_limit_that_is_too_low_is_said_before(cli: Cli, controller: FakeContro
     low = plan("cloud", "1.46") | {"max_usd": "0.01"}
     controller.answers["POST", "/api/v1/plan"] = Answer.of(low)
     assert cli("plan", str(cli.matrix)) == 0
-    assert "short: limits.max_usd of $0.01 does not cover one attempt of every cell" in cli.out
+    assert "short: limits.max_usd is $0.01, but one attempt of every cell may cost" in cli.out
     unknown = low | {"worst_usd": None}  # another cell's price is not known
     controller.answers["POST", "/api/v1/plan"] = Answer.of(unknown)
     assert cli("plan", str(cli.matrix)) == 0

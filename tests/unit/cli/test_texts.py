@@ -78,7 +78,7 @@ def test_no_maximum_and_no_price_is_below_the_true_one(amount: Decimal) -> None:
 def test_a_limit_and_what_exceeds_it_differ_in_print() -> None:
     known, limit = Decimal("0.3041"), Decimal("0.30")
     said = launch_plan.limit_warning(known, limit)
-    assert "limits.max_usd of $0.30 does not cover one attempt of every cell ($0.31)" in said
+    assert "limits.max_usd is $0.30, but one attempt of every cell may cost $0.31" in said
     total = launch_plan.totals(1, 1, known, limit)
     assert total == "1 cell, 1 job, at most $0.31 an attempt (limit $0.30)"
     unknown = launch_plan.totals(1, 2, None, limit)

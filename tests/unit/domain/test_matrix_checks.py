@@ -47,7 +47,7 @@ CASES = [
     (matrix(platforms=(here(expect=ExpectedHardware(accelerator="Any")),)),
      ("platforms", 0, "expect", "accelerator"), "in a matrix leave out what is not asked for"),
     (matrix(platforms=(here(expect=ExpectedHardware(provider="gcp")),)),
-     ("platforms", 0, "expect", "provider"), "nothing of provider 'local' can be of 'gcp'"),
+     ("platforms", 0, "expect", "provider"), "expect.provider is 'gcp', but the platform's"),
     (matrix(platforms=(here(provider="aws", locations=("us-east-1", "atlantis")),)),
      ("platforms", 0, "locations", 1), "no region"),
     (matrix(platforms=(here(provider="aws", connect="iap"),)),
@@ -137,7 +137,7 @@ def test_a_benchmark_that_is_paired_has_no_figures_in_files(job: Job, refused: b
     others = tuple(one for one in manifest().job if one.id != job.id)
     payload = manifest(job=(job, *others))
     made = matrix(jobs=(JobSelection(id="a"),), baseline=Baseline(package="s==1"))
-    wanted = "benchmark 'a' has `metrics`, which are not read in turns of two arms"
+    wanted = "benchmark 'a': `metrics` is not read in paired benchmarks"
     found = [one for one in check_matrix(made, payload, TRAITS) if wanted in one.message]
     assert [one.path for one in found] == [("baseline",)] * refused
     assert not [
