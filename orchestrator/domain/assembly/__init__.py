@@ -1,1 +1,1 @@
-"""Assembly: merges parsed foreign artifacts into the evidence of one cell. Start at `merge`."""
+"""Assembly: merges parsed artifacts into the evidence of one cell; `merge` has the entry point."""

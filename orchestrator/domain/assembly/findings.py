@@ -1,4 +1,4 @@
-"""Inconsistencies within an artifact, between artifacts, and with the subject."""
+"""Inconsistencies within an artifact, between artifacts, and between artifacts and the subject."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from orchestrator.domain.outcome import TestOutcome
 
 _WORDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _SHOWN = 20
-"""Disagreements that get a notice each."""
+"""Maximum number of disagreements with a notice of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An inconsistency that a person must know of."""
+    """An inconsistency that a person must be notified of."""
 
     source: int | None
-    """The artifact; None if it concerns all of them."""
+    """Number of the artifact; None if it concerns all artifacts."""
     level: str
     message: str
     job: str | None = None
     is_inconsistency: bool = False
     missing: int = 0
-    """Tests that are counted and that no artifact names; they belong to the job."""
+    """Number of the job's tests that are counted and that no artifact names."""
     is_bad: bool = False
-    """Its figures contradict its tests, and no missing test tells why."""
+    """Whether the artifact's figures contradict its tests, and missing tests do not explain it."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ def check_account(
     version: str,
     at: float,
 ) -> Iterator[Finding]:
-    """Return the inconsistencies of one artifact, read `at` a time in seconds since 1970."""
+    """Yield the inconsistencies of one artifact; `at` is now, in seconds since 1970."""
     jobs = planner.jobs_of(account)
     if account.latest is not None and account.latest.timestamp() > at:
         said = f"it tells of {account.latest:%Y-%m-%d %H:%M} UTC, which is in the future"
@@ -69,7 +69,7 @@ def check_account(
 def merged_findings(
     reader: ArtifactReader, disagreements: Sequence[Disagreement]
 ) -> Iterator[Finding]:
-    """Return the inconsistencies between artifacts."""
+    """Yield the inconsistencies between artifacts."""
     for conflict in reader.surroundings.conflicts:
         yield Finding(None, "warning", f"two environments in one: {conflict}")
     for one in disagreements[:_SHOWN]:
@@ -86,7 +86,7 @@ def merged_findings(
 def source_of(
     account: ArtifactSummary, jobs: tuple[str, ...], findings: Sequence[Finding]
 ) -> Source:
-    """Return the artifact as a `Source` record."""
+    """Return the artifact as a `Source`."""
     mine = [finding for finding in findings if finding.source == account.number]
     remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
     foreign, sums = account.foreign, _sums(account)
@@ -122,7 +122,7 @@ def _sums(account: ArtifactSummary) -> _ReportedSums:
 def _count_findings(
     account: ArtifactSummary, reader: ArtifactReader, jobs: list[FoundJob]
 ) -> Iterator[Finding]:
-    """Compare the announced, the named and the summed test counts of an artifact."""
+    """Yield the differences between the announced, named and summed counts of an artifact."""
     if not any(section.is_suite for section in account.sections):
         return
     sums, named = _sums(account), account.named
@@ -132,7 +132,7 @@ def _count_findings(
         lines, tests = lines + section.unnamed, tests + section.unnamed
     reported = sum(lines[word] for word in _WORDS)
     alike = reported - sum(tests[word] for word in _WORDS)
-    # Several tests of one name: all of them were told of, and the name counts once.
+    # Several tests with one name: all of them were reported, and the name counts once.
     all_told = alike > 0 and sums.announced == sums.summed == reported
     announced_is_right = sums.announced in (None, named) or all_told
     summed_is_right = sums.summed in (None, named, reported)
@@ -154,7 +154,7 @@ def _count_findings(
         said += f"; its sum says {_sentence(sums.counts)}, its lines say {_sentence(_known(lines))}"
     if missing:
         said += f": {missing} are counted as missing"
-    # What other artifacts name, or is missing, is judged by its outcome; nothing excuses the rest.
+    # Tests that other artifacts name, or that are missing, have outcomes; nothing excuses others.
     bad = unnamed <= 0 or _bad(sums.counts) > max(_bad(lines), _bad(tests))
     job = jobs[-1].job.id if jobs else None
     yield Finding(
@@ -172,15 +172,16 @@ def _three_figures(sums: _ReportedSums, named: int) -> str:
 
 
 def _elsewhere(account: ArtifactSummary, index: TestIndex) -> int:
-    """Return tests of the same groups that other artifacts name and this one does not."""
+    """Return the number of tests in the same groups that only other artifacts name."""
     groups = account.artifact_tests.groups
     return sum(max(index.groups[group] - own, 0) for group, own in groups.items())
 
 
 def _spend_subtests(missing: int, account: ArtifactSummary, reader: ArtifactReader) -> bool:
-    """Return whether another artifact of the same tests tells of as many subtests.
+    """Whether another artifact of the same tests has enough subtests to explain the difference.
 
-    It tells of one run: its subtests, as those in the other dialects, explain no second artifact.
+    The explaining subtests are removed from the artifacts, so that they explain no other
+    artifact.
     """
     enough: dict[str, ArtifactSummary] = {}
     for one in reader.accounts:
@@ -192,9 +193,10 @@ def _spend_subtests(missing: int, account: ArtifactSummary, reader: ArtifactRead
 
 
 def _are_same_tests(one: ArtifactSummary, other: ArtifactSummary) -> bool:
-    """Return whether both name the same tests, or `one` counts those that it does not name.
+    """Whether both artifacts name the same tests; `one` may count them without naming them.
 
-    A log has node ids from where pytest was started: the others may have a folder before them.
+    Node ids in a log start at the folder in which pytest ran; others may have a folder before
+    them.
     """
     uncovered = any(section.unnamed - section.covered for section in one.sections)
     if one.named != other.named or uncovered:

@@ -1,4 +1,4 @@
-"""The jobs in a platform's artifacts, and the job of each test."""
+"""The jobs that a platform's artifacts contain, and the job of each test."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.manifest import IDENTIFIER, Job, JobKind
 
 MODULES_LIMIT = 12
-"""With more test modules than this, modules are not suites of their own."""
+"""Maximum number of test modules that become suites of their own."""
 _KINDS: tuple[str, ...] = get_args(JobKind)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundJob:
-    """A job that was found in artifacts, with its sections there."""
+    """A job that was found in artifacts, with its sections."""
 
     job: Job
-    """As an entry of a manifest, without a command to run."""
+    """The job as an entry of a manifest, without a command."""
     sections: list[JobSection] = field(default_factory=list)
 
 
 class JobGrouping:
-    """The group of a test: a named job, a suite of `ingest.yaml`, or its module."""
+    """Returns the group of a test: a named job, a suite of `ingest.yaml`, or its module."""
 
     def __init__(self, notes: IngestNotes) -> None:
         self._notes = notes
 
     def __call__(self, account: ArtifactSummary, section: JobSection, nodeid: str) -> str:
-        """Return the group; one that is not a module begins with a colon."""
+        """Return the group of a test; it begins with a colon unless it is a module."""
         whole = self.of_section(account, section)
         if whole:
             return whole
@@ -46,7 +46,7 @@ class JobGrouping:
         return module_of(nodeid).lstrip(":")
 
     def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
-        """Return the group of a whole section; empty if its tests have several."""
+        """Return the group of a whole section; empty if its tests have several groups."""
         said, name = section.parsed_job, account.foreign.name
         for job, noted in self._notes.jobs.items():
             if noted.file and names_artifact(noted.file, name):
@@ -70,14 +70,14 @@ class JobFinder:
         *,
         same: Sequence[int],
     ) -> None:
-        """Prepare a finder for the given notes.
+        """Prepare the search.
 
         Args:
-            accounts: Accounts of all artifacts.
-            notes: What a person wrote beside them.
-            taken: The kinds, by id, of the jobs that the run has already.
-            grouping: What a test is counted with.
-            same: By artifact, the first one that tells of the same tests.
+            accounts: The summaries of all artifacts.
+            notes: The person's notes about the artifacts.
+            taken: The kinds of the jobs that the run already has, by id.
+            grouping: Returns the group of a test.
+            same: For each artifact, the number of the first one with the same tests.
         """
         self._accounts = accounts
         self._notes = notes
@@ -85,16 +85,17 @@ class JobFinder:
         self._group_of = grouping
         self._same = same
         self._jobs: dict[str, FoundJob] = {}
-        """Sections by group."""
+        """The found jobs by group."""
         groups = (group for a in accounts for s in a.sections for group in s.groups)
         modules = {group for group in groups if not group.startswith(":")}
         self._modules = modules
         self._by_module = len(modules) <= MODULES_LIMIT
 
     def plan(self) -> list[FoundJob]:
-        """Return every job: suites, demos, benchmarks, use cases.
+        """Return every job, by kind.
 
-        Within a kind as the notes list them, then in the order of the artifacts.
+        Within a kind, jobs of the notes come first, in their order; then those of the
+        artifacts.
         """
         for account in self._accounts:
             for section in account.sections:
@@ -108,7 +109,7 @@ class JobFinder:
         )
 
     def idle(self, planned: Sequence[FoundJob]) -> Iterator[Problem]:
-        """Return the suites and jobs of the notes that no artifact belongs to."""
+        """Yield a problem for each suite and job of the notes that no artifact contains."""
         ids = [one.job.id for one in planned]
         for number, suite in enumerate(self._notes.suites):
             if f":suite {suite.id}" not in self._jobs:
@@ -119,7 +120,7 @@ class JobFinder:
                 yield Problem(("jobs", job), f"no artifact tells of this job{nearest(job, ids)}")
 
     def job_of(self, source: int, number: int, nodeid: str) -> FoundJob:
-        """Return the job of a section's test, or of what follows it."""
+        """Return the job of a test; without a node id, the job of the section's first test."""
         account = self._accounts[source]
         section = account.sections[number]
         nodeid = nodeid or section.first
@@ -127,7 +128,7 @@ class JobFinder:
         return self._jobs[self._final(account, section, group)]
 
     def jobs_of(self, account: ArtifactSummary) -> list[FoundJob]:
-        """Return every job in the artifact."""
+        """Return every job that has a section in the artifact."""
         sections = list(map(id, account.sections))
         return [job for job in self._jobs.values() if any(id(s) in sections for s in job.sections)]
 
@@ -136,9 +137,10 @@ class JobFinder:
         return dict.fromkeys(self._final(account, section, group) for group in found)
 
     def _final(self, account: ArtifactSummary, section: JobSection, group: str) -> str:
-        """Return the group that makes a job.
+        """Return the group that becomes a job.
 
-        A module does not where there are more than `MODULES_LIMIT`.
+        With more than `MODULES_LIMIT` modules, the artifact becomes a job instead of each
+        module.
         """
         if group.startswith(":") or (group and self._by_module):
             return group
@@ -190,12 +192,12 @@ class JobFinder:
 
 
 def names_artifact(pattern: str, name: str) -> bool:
-    """Whether a file name in the notes refers to this artifact."""
+    """Whether a file name or pattern in the notes refers to the artifact."""
     return pattern in (name, PurePosixPath(name).name) or fnmatchcase(name, pattern)
 
 
 def own_group(account: ArtifactSummary, section: JobSection) -> str:
-    """Return the group of an unnamed section."""
+    """Return the group of a section without a name."""
     number = next(n for n, one in enumerate(account.sections) if one is section)
     return f":own {account.number}.{number}"
 
@@ -234,12 +236,12 @@ _STRANGE = re.compile(r"[^A-Za-z0-9]+")
 
 
 def artifact_id(name: str) -> str:
-    """Return the id of a job that is named after its artifact."""
+    """Return the id of a job that has the name of its artifact."""
     return _identifier(_SUFFIXES.sub("", PurePosixPath(name).name))
 
 
 def module_id(module: str, *, parents: int = 0) -> str:
-    """Return the id of a suite named after its test module, with `parents` folders of its path."""
+    """Return the id of a suite from the name of its module and `parents` of its folders."""
     parts = list(PurePosixPath(module).parts)
     stem = re.sub(r"\.(?:py|md|rst|txt|ipynb)$", "", parts[-1] if parts else module)
     stem = re.sub(r"^tests?_|_tests?$", "", stem) or stem
@@ -248,7 +250,7 @@ def module_id(module: str, *, parents: int = 0) -> str:
 
 
 def title_of(job: str) -> str:
-    """Return a job id as a title: ``fp8-native`` becomes ``FP8 Native``."""
+    """Return a title for a job id: ``FP8 Native`` for ``fp8-native``."""
     words = [_ACRONYMS.get(word.lower(), word.capitalize()) for word in re.split("[-_]+", job)]
     title = " ".join(word for word in words if word)
     for apart, together in _PAIRS.items():
@@ -257,7 +259,7 @@ def title_of(job: str) -> str:
 
 
 def unused(wanted: str, is_free: Callable[[str], bool]) -> str:
-    """Return the id, with the first number that makes it unique."""
+    """Return the id, with a number if it is not free."""
     name, number = wanted, 1
     while not is_free(name):
         number += 1

@@ -1,8 +1,8 @@
-"""Merge parsed foreign artifacts into the evidence of one cell.
+"""Merge parsed artifacts into the evidence of one cell.
 
-Everything is read once and goes to a record store; what is kept in memory are digests of tests and
-figures. Then the jobs are known, each test's winner, and what contradicts what; and the events
-are written, one line after the other, as our own agent would have written them.
+Each artifact is read once into a record store; only digests of tests and figures stay in memory.
+Afterwards the jobs, the decisive record of each test and the contradictions are known. Then the
+events are written, line by line, in the format of our own agent.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Assembly:
     sources: tuple[Source, ...]
     disagreements: tuple[Disagreement, ...]
     repeated: int
-    """Tests that occur in more than one artifact."""
+    """Number of tests in more than one artifact."""
     happened: datetime | None
-    """The earliest plausible time in the artifacts."""
+    """The earliest plausible time in the artifacts; None if there is none."""
     idle: tuple[Problem, ...]
-    """Suites and jobs of the notes that no artifact contains."""
+    """Problems of suites and jobs in the notes that no artifact contains."""
     lines: Iterator[bytes]
-    """The lines of ``events.jsonl``, generated on demand; can be read once."""
+    """The lines of ``events.jsonl``, which are generated on demand and can be read once."""
 
 
 def assemble(
@@ -60,12 +60,12 @@ def assemble(
     """Merge all artifacts of one cell.
 
     Args:
-        artifacts: In the order of their names; what each says is read once.
-        record_store: Empty.
-        notes: What a person wrote beside them.
-        version: Of the subject, to compare stamps with.
-        at: Now, in seconds since 1970; it happened then where neither notes nor artifacts say.
-        taken: The kinds, by id, of the jobs that the run has already.
+        artifacts: The artifacts in the order of their names; each is read once.
+        record_store: An empty store.
+        notes: The person's notes about the artifacts.
+        version: Version of the subject, which versions in artifacts are compared with.
+        at: Now, in seconds since 1970; the time of the results if none is stated.
+        taken: The kinds of the jobs that the run already has, by id.
     """
     grouping = JobGrouping(notes)
     reader = ArtifactReader(record_store, grouping)
@@ -100,7 +100,7 @@ def assemble(
 
 
 def _happened(reader: ArtifactReader, *, before: float) -> datetime | None:
-    """Return the earliest time; times in the future are ignored."""
+    """Return the earliest time in the artifacts; None if it is in the future."""
     said = reader.happened
     return said if said is not None and said.timestamp() <= before else None
 
@@ -113,7 +113,7 @@ def _jobs(mine: list[FoundJob], planned: list[FoundJob]) -> tuple[str, ...]:
 def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disagreement]:
     names = [account.foreign.name for account in reader.accounts]
     for nodeid, found in reader.index.conflicts():
-        # An artifact may tell of a test twice, a try and its repetition: its worst word counts.
+        # An artifact may report a test twice (a try and its repetition); the worst outcome counts.
         key = key_of(nodeid)
         said = [(source, reader.accounts[source].artifact_tests.tests[key]) for source, _ in found]
         if len({outcome for _, outcome in said}) == 1:
@@ -131,8 +131,8 @@ _SLACK, _SLACK_S = 1.1, 0.5
 def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
     """Match artifacts that only count tests (``29 passed``) with artifacts that list them.
 
-    Yield (finding, index of the counting artifact) for each match. Afterwards `Section.covered`
-    of the counting artifact has the tests that must not be counted a second time.
+    Yields (finding, number of the listing artifact). Sets `covered` of the counting section to
+    the tests that must not be counted again.
     """
     named = [account for account in accounts if _is_plain(account) and account.artifact_tests.tests]
     for account in accounts:
@@ -147,7 +147,7 @@ def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding
 def first_of_duplicates(
     accounts: Sequence[ArtifactSummary], index: TestIndex, covers: Iterator[tuple[int, int]]
 ) -> list[int]:
-    """Return for each artifact the first one with the same tests, itself where there is none."""
+    """Return, for each artifact, the first one with the same tests, which may be itself."""
     first = list(range(len(accounts)))
 
     def root(number: int) -> int:
@@ -169,7 +169,7 @@ def first_of_duplicates(
 
 
 def _is_plain(account: ArtifactSummary) -> bool:
-    """Whether the section holds tests alone and names no job."""
+    """Whether the artifact has one section, which has tests and names no job."""
     [section, *more] = account.sections
     return not more and section.parsed_job is None and section.is_suite
 
@@ -204,7 +204,7 @@ def _covered(account: ArtifactSummary, other: ArtifactSummary) -> tuple[Finding,
 
 
 def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
-    """Count its unnamed tests that the other section names, with equal outcomes where possible."""
+    """Return how many of its unnamed tests the other names, with equal outcomes where possible."""
     unnamed, rest = account.sections[0].unnamed, _rest(account, other)
     found = unnamed & rest
     spare = rest.total() - found.total()
@@ -216,7 +216,7 @@ def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
 
 
 def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
-    """Return the tests that the other section names and this one does not."""
+    """Return the outcomes of the tests that only the other artifact names."""
     known = account.artifact_tests.tests
     return Counter(
         outcome.word for key, outcome in other.artifact_tests.tests.items() if key not in known
@@ -224,7 +224,7 @@ def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
 
 
 def _folded(counts: Counter[str]) -> Counter[str]:
-    """Count unexpected passes as passes: JUnit XML has no word for them."""
+    """Return counts with unexpected passes as passes, because JUnit XML cannot distinguish them."""
     return +(counts + Counter({_PASSED: counts[_XPASSED], _XPASSED: -counts[_XPASSED]}))
 
 
@@ -239,7 +239,7 @@ _COUNTED = frozenset(Counts().as_dict())
 
 
 class EventBuilder:
-    """Writes merged artifacts as events of the agent's format."""
+    """Writes merged artifacts as events in the agent's format."""
 
     def __init__(
         self,
@@ -256,11 +256,11 @@ class EventBuilder:
         self._at = at
         self._seq = 0
         self._seconds: Counter[str] = Counter()
-        """Microseconds by job, of its tests."""
+        """Microseconds of the tests, by job."""
         self._checks: Counter[tuple[str, str]] = Counter()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield every line, in order."""
+        """Yield every line in order."""
         if self._reader.surroundings.facts:
             yield self._line("environment", None, self._reader.surroundings.facts)
         yield self._line("phase", None, {"name": "running"})
@@ -330,12 +330,12 @@ class EventBuilder:
             yield self._line("test", found.job.id, {"record": "unnamed", "counts": dict(unnamed)})
         ends = [section.end for section in found.sections if section.end is not None]
         has_failed = any(end.exit_code or end.cause for end in ends)
-        # A whole artifact says nothing of how the run of a torn one ended.
+        # A complete artifact does not show how the run of an incomplete one ended.
         if has_failed or all(self._has_ended(section) for section in found.sections):
             yield self._finished(found, ends)
 
     def _has_ended(self, section: JobSection) -> bool:
-        """Whether the artifact states its end; a transcribed document always does."""
+        """Whether the artifact states the section's end; a transcribed document always does."""
         provenance = self._reader.accounts[section.source].foreign.provenance
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
@@ -352,13 +352,13 @@ class EventBuilder:
         return self._line("phase", found.job.id, data)
 
     def _exit_code(self, found: FoundJob, ends: list[ParsedEnd]) -> int:
-        """Return 0 unless something other than the job's own tests and checks ended badly."""
+        """Return the exit code; 0 if failing tests explain it."""
         codes = [end.exit_code for end in ends if end.exit_code is not None]
         worst = max(codes, key=abs, default=0)
         return 0 if worst == 1 and self._is_explained(found) else worst
 
     def _is_explained(self, found: FoundJob) -> bool:
-        """Whether a failing test of the same artifacts explains the failure."""
+        """Whether a failing test in the same artifacts explains the failure of a suite."""
         if found.job.kind != "suite":
             return False
         told = [self._reader.accounts[section.source].artifact_tests for section in found.sections]
@@ -409,5 +409,5 @@ class EventBuilder:
     def _line(self, kind: str, job: str | None, data: Mapping[str, object]) -> bytes:
         self._seq += 1
         event = {"v": 1, "seq": self._seq, "ts": self._at, "kind": kind, "job": job, "data": data}
-        # ASCII: what no database takes, half a character say, is escaped, and mended when read.
+        # ASCII: half characters, which databases refuse, are escaped here and replaced when read.
         return json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""First pass over artifacts: statements are written to a record store, figures stay in memory."""
+"""First pass over artifacts: statements go to a record store, figures stay in memory."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from orchestrator.domain.parsed_results import (
 )
 
 TEXT_LIMIT = 65_536
-"""Maximum characters of a traceback."""
+"""Maximum number of characters of a traceback."""
 REMARKS_LIMIT = 50
-"""Maximum remarks per artifact."""
+"""Maximum number of remarks per artifact."""
 SECTIONS_LIMIT = 1_000
-"""Maximum jobs per artifact."""
+"""Maximum number of jobs per artifact."""
 _WORDS = frozenset(("passed", "failed", "error", "skipped", "xfailed", "xpassed"))
 
 Record = Sequence[object]
@@ -45,7 +45,7 @@ class RecordStore(Protocol):
     """An append-only store of records outside of memory."""
 
     def put(self, record: Record) -> int:
-        """Append a record; return its position, which grows."""
+        """Append a record; return its position, which is greater than all before."""
         ...
 
     def records(self) -> Iterator[tuple[int, list[object]]]:
@@ -59,13 +59,13 @@ class RecordStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForeignArtifact:
-    """One artifact with what its dialect parsed."""
+    """One artifact with the statements that a dialect parsed."""
 
     name: str
     digest: str
     size_bytes: int
     dialect: str = ""
-    """Name and version of the dialect; empty if none recognises it."""
+    """Name and version of the dialect; empty if no dialect recognises the artifact."""
     provenance: Provenance | None = None
     confidence: float = 0.0
     items: Iterable[ParsedItem] = ()
@@ -73,14 +73,14 @@ class ForeignArtifact:
 
 
 _FIRST_YEAR, _LAST_YEAR = 1990, 2200
-"""Years outside of this range are not plausible."""
+"""Plausible years."""
 _NO_RESULT = (ParsedProblem, ParsedNotice, ParsedTime)
-"""Statements that an unrecognised artifact may make."""
+"""Statements that an artifact without a recognised result may make."""
 
 
 @dataclass(slots=True)
 class JobSection:
-    """The part of an artifact about one job, or about suites told apart by its tests."""
+    """The part of an artifact about one job, or about suites that differ by their tests."""
 
     source: int
     parsed_job: ParsedJob | None = None
@@ -88,34 +88,34 @@ class JobSection:
     checks: int = 0
     metrics: int = 0
     groups: dict[str, None] = field(default_factory=dict)
-    """Test groups of the section."""
+    """Groups of the section's tests."""
     first: str = ""
-    """The first test."""
+    """Node id of the first test."""
     last: str = ""
-    """The test that was read last."""
+    """Node id of the last test so far."""
     end: ParsedEnd | None = None
     footer: bool = False
     tally_s: float | None = None
-    """The duration that its summary states."""
+    """Duration in the section's summary, in seconds; None without one."""
     degraded: list[tuple[str, str]] = field(default_factory=list)
-    """(preceding test, reason) of each fallback."""
+    """(node id of the preceding test, reason) of each fallback."""
     unnamed: Counter[str] = field(default_factory=Counter)
     covered: Counter[str] = field(default_factory=Counter)
-    """Unnamed tests that another artifact names."""
+    """Numbers of unnamed tests that another artifact names, by outcome."""
     announced: int | None = None
     summed: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    """Test counts of its summary, by outcome."""
+    """Numbers of tests in the section's summary, by outcome."""
 
     @property
     def is_suite(self) -> bool:
-        """Whether the section contains tests."""
+        """Whether the section has tests."""
         tallied = self.announced is not None or self.summed is not None
         return bool(self.tests or self.unnamed or (tallied and not self.checks))
 
     @property
     def is_empty(self) -> bool:
-        """Whether the section contains no job."""
+        """Whether the section has no content that belongs to a job."""
         told = self.checks or self.metrics or self.degraded or self.parsed_job is not None
         return not (told or self.is_suite or self.end is not None)
 
@@ -131,26 +131,26 @@ class ArtifactSummary:
     stamps: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     unreliable: bool = False
-    """The dialect marks it as unreliable."""
+    """Whether the dialect reports that the artifact's statements are unreliable."""
     subtests: int = 0
     """Number of subtests that passed or were skipped."""
     latest: datetime | None = None
-    """The latest time in it."""
+    """The latest time in the artifact; None without times."""
     heard: bool = False
-    """Whether the artifact made a statement that is not a problem."""
+    """Whether the artifact made a statement that needs a recognised result."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
-    """Failed tests by the digest of their section title; used while it is read."""
+    """Node ids of failed tests by the digest of their section's title; only used during reading."""
     details: list[tuple[str, str, int]] = field(default_factory=list)
-    """(name, phase, position) of test details; used while it is read."""
+    """(name, phase, position) of the details of tests; only used during reading."""
 
     def remark(self, text: str) -> None:
-        """Store a remark, once."""
+        """Store a remark, if it is new and there are not too many."""
         if text not in self.remarks and len(self.remarks) < REMARKS_LIMIT:
             self.remarks.append(text)
 
     @property
     def named(self) -> int:
-        """Number of distinct tests, named and unnamed."""
+        """Number of distinct named tests and of unnamed tests."""
         return len(self.artifact_tests.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
 
 
@@ -160,19 +160,19 @@ class ArtifactReader:
     def __init__(
         self, record_store: RecordStore, group_of: Callable[[ArtifactSummary, JobSection, str], str]
     ) -> None:
-        """`group_of` returns the group of a test in a section."""
+        """Create a reader; `group_of` returns the group of a test in a section."""
         self.record_store = record_store
         self._group_of = group_of
         self.index = TestIndex()
         self.surroundings = EnvironmentMerger()
         self.accounts: list[ArtifactSummary] = []
         self.happened: datetime | None = None
-        """The earliest time in any artifact."""
+        """The earliest time in all artifacts; None without times."""
         self.details: dict[bytes, tuple[int, str]] = {}
-        """Position and phase of each test's details."""
+        """Position and phase of the details of each test, by `key_of`."""
 
     def read(self, foreign: ForeignArtifact) -> None:
-        """Store every statement of one artifact."""
+        """Store all statements of one artifact."""
         number = len(self.accounts)
         account = ArtifactSummary(
             foreign, number, [JobSection(number)], remarks=list(foreign.remarks)
@@ -202,7 +202,7 @@ class ArtifactReader:
                 self._remark(account, section, statement)
 
     def _remark(self, account: ArtifactSummary, section: JobSection, statement: ParsedItem) -> None:
-        """Store a statement that needs no record of its own."""
+        """Store a statement that has no record of its own."""
         match statement:
             case ParsedTally():
                 _tally(section, statement)
@@ -219,7 +219,7 @@ class ArtifactReader:
                 self._surround(account, statement)
 
     def _surround(self, account: ArtifactSummary, statement: ParsedItem) -> None:
-        """Store a statement about the artifact as a whole."""
+        """Store a statement about the whole artifact."""
         match statement:
             case ParsedEnvironment():
                 self.surroundings.add(account.foreign.name, statement.facts)
@@ -305,7 +305,7 @@ class ArtifactReader:
         self.record_store.put(["m", *where, *told])
 
     def _settle_details(self, account: ArtifactSummary) -> None:
-        """Assign details to their tests, by node id or by section title."""
+        """Assign the details to their tests, by node id or by the section's title."""
         lost = 0
         for name, phase, place in account.details:
             nodeid = self._named(account, name)
@@ -338,12 +338,12 @@ def module_of(nodeid: str) -> str:
 
 
 def tail_of(nodeid: str) -> str:
-    """Return the part of a node id that a failure's section title contains."""
+    """Return the part of a node id that the title of a failure's section has."""
     return _dotted(nodeid.partition("::")[2])
 
 
 def _dotted(name: str) -> str:
-    """Return a node id in the dotted form of section titles; text in brackets is kept."""
+    """Return a node id in the dotted form of section titles; its parameters are unchanged."""
     head, bracket, params = name.partition("[")
     return head.replace("::", ".") + bracket + params
 
@@ -368,11 +368,11 @@ def _tally(section: JobSection, parsed_tally: ParsedTally) -> None:
 
 
 MOST_KEYS = 5_000
-"""Maximum keys (mostly package names) of one environment."""
+"""Maximum number of keys (mostly package names) in one environment."""
 
 
 class EnvironmentMerger:
-    """Merges the environments of all artifacts; the first value of a key wins."""
+    """Merges the environments of all artifacts; the first value of each key is kept."""
 
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}
@@ -409,7 +409,7 @@ class EnvironmentMerger:
     def _devices(
         self, known: object, values: Sequence[object], source: str, path: tuple[str, ...]
     ) -> list[object]:
-        """Merge devices by position: artifacts of one machine list the same ones."""
+        """Merge devices by position, because artifacts of one machine list the same devices."""
         devices = list(known) if isinstance(known, list) else []
         for number, one in enumerate(values):
             if not isinstance(one, Mapping):
@@ -434,7 +434,7 @@ class EnvironmentMerger:
 
 
 def _agree(known: object, value: object) -> bool:
-    """Whether one name is the other or less exact: ``L4`` and ``NVIDIA L4``."""
+    """Whether two values agree: one may be a part of the other, as ``L4`` of ``NVIDIA L4``."""
     if known == value:
         return True
     one, other = str(known).casefold(), str(value).casefold()

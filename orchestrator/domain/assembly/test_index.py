@@ -1,4 +1,4 @@
-"""Index of all tests, each once over all artifacts, by digests of node ids."""
+"""Index of the tests of all artifacts, by digests of their node ids."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def key_of(nodeid: str) -> bytes:
 
 @dataclass(slots=True)
 class ArtifactTests:
-    """The tests of one artifact while it is read."""
+    """The tests of one artifact."""
 
     tests: dict[bytes, TestOutcome] = field(default_factory=dict)
     """The worst outcome of each test."""
     lines: Counter[str] = field(default_factory=Counter)
-    """Mentions of tests, by outcome."""
+    """Number of statements about tests, by outcome."""
     groups: Counter[str] = field(default_factory=Counter)
-    """Distinct tests by group."""
+    """Number of distinct tests, by group."""
 
 
 class TestIndex:
-    """The tests of all artifacts. A test's winner is the record that is kept for it."""
+    """The tests of all artifacts. The winner of a test is the record that decides its result."""
 
     def __init__(self) -> None:
         self._tests: dict[bytes, int] = {}
         self._conflicts: dict[bytes, tuple[str, list[tuple[int, TestOutcome]]]] = {}
         self.groups: Counter[str] = Counter()
-        """Distinct tests by group, over all artifacts."""
+        """Number of distinct tests in all artifacts, by group."""
         self.repeated = 0
         self.unlisted = 0
-        """Number of disagreements that are not listed."""
+        """Number of disagreements that are not stored."""
 
     def add(
         self,
@@ -77,7 +77,7 @@ class TestIndex:
         self._again(key, nodeid, known, mine)
 
     def winner(self, nodeid: str) -> int:
-        """Return the position of the test's winning record; -1 for an unnamed test."""
+        """Return the position of the test's winner; -1 if no artifact names the test."""
         known = self._tests.get(key_of(nodeid))
         return -1 if known is None else known & ((1 << _PLACE_BITS) - 1)
 
@@ -86,11 +86,11 @@ class TestIndex:
         return key_of(nodeid) in self._tests
 
     def winners(self, keys: Iterable[bytes]) -> set[int]:
-        """Return the artifacts that the winning records of these tests come from."""
+        """Return the numbers of the artifacts that have the winners of these tests."""
         return {_source(self._tests[key]) for key in keys}
 
     def conflicts(self) -> Iterator[tuple[str, list[tuple[int, TestOutcome]]]]:
-        """Yield (node id, [(source, outcome)]) of each test with different outcomes."""
+        """Yield (node id, [(artifact, outcome)]) of each test with different outcomes."""
         yield from self._conflicts.values()
 
     def _again(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
@@ -105,7 +105,7 @@ class TestIndex:
             self._tests[key] = mine | (known & _REPEATED)
 
     def _differ(self, key: bytes, nodeid: str, known: int, mine: int) -> None:
-        """Whether outcomes differ; a test without a known end contradicts none."""
+        """Store a disagreement; a test without a known end disagrees with none."""
         if TestOutcome.MISSING in (_outcome(known), _outcome(mine)):
             return
         if key not in self._conflicts and len(self._conflicts) >= DISAGREEMENTS_LIMIT:
@@ -119,7 +119,7 @@ class TestIndex:
 def disagreement(
     job: str, nodeid: str, outcomes: list[tuple[int, TestOutcome]], names: list[str]
 ) -> Disagreement:
-    """Return the disagreement with the names of its artifacts."""
+    """Return a disagreement with the names of the artifacts."""
     told = tuple((names[source], outcome.word) for source, outcome in outcomes)
     return Disagreement(job=job, nodeid=nodeid, sources=told)
 

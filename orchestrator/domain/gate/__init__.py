@@ -1,1 +1,1 @@
-"""The release gate: a pure function from a policy and frozen evidence to a verdict."""
+"""The release gate: a pure function of a policy and frozen evidence that returns a verdict."""

@@ -1,6 +1,6 @@
-"""The gate's decision.
+"""The decision of a gate.
 
-A pure function, so that the same policy and evidence always give the same bytes.
+It is a pure function: the same policy and evidence always give the same bytes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _LATER: Mapping[Rule, Rule] = {
     performance_v2: performance,
     selection_v2: selection,
 }
-"""Superseded rules of version 2, with the current ones that replace them."""
+"""Rules of version 2 that were replaced, with their current versions."""
 _THIRD = (
     *(_LATER.get(rule, rule) for rule in _SECOND),
     own_environment,
@@ -132,7 +132,7 @@ released: until it is, its rules and terms change in place, and tests/golden/ver
 changes with them.
 """
 RULES_VERSION = max(RULES_BY_VERSION)
-"""The version of new verdicts."""
+"""Version of the rules that decide new verdicts."""
 
 
 def evaluate(
@@ -146,20 +146,19 @@ def evaluate(
     tool: str,
     rules_version: int = RULES_VERSION,
 ) -> Verdict:
-    """Evaluate the policy against the evidence.
+    """Evaluate a policy against evidence.
 
     Args:
-        policy: A sensible one (`check_policy`).
-        snapshot: Frozen evidence.
-        now: What ages and expiries are measured against.
-        statistics: Tests on samples.
-        policy_digest: Of the policy; only told.
-        evidence_digest: Of the evidence without what people said of it: what waivers and
-            approvals are given for.
-        tool: Who decides; only told.
-        rules_version: The rules that decide: of a stored verdict, those that made it.
+        policy: A policy without problems (`check_policy`).
+        snapshot: The frozen evidence.
+        now: The time for ages and expiries.
+        statistics: Statistical tests on samples.
+        policy_digest: Digest of the policy; only stored in the verdict.
+        evidence_digest: Digest of the evidence without waivers and approvals, which refer to it.
+        tool: The deciding program; only stored in the verdict.
+        rules_version: Version of the rules; to replay a stored verdict, its own version.
 
-    Raises KeyError of a version that this program does not know.
+    Raises KeyError if the program does not know the version.
     """
     context = rule_context(
         policy,
@@ -192,13 +191,13 @@ def evaluate(
 
 
 def _concerned(known: Sequence[Exemption], rule_results: Sequence[RuleResult]) -> list[Exemption]:
-    """Return exceptions and waivers for violated rules, in force or not."""
+    """Return the exceptions and waivers of bad blocking rules, whether they count or not."""
     wrong = {one.id for one in rule_results if one.blocking and is_bad(one)}
     return [one for one in known if one.rule in wrong]
 
 
 def decision_of(results: Sequence[RuleResult]) -> Decision:
-    """Return the decision: the worst blocking result; advisory ones do not count."""
+    """Return the decision: that of the worst blocking result. Advisory results do not count."""
     outcomes = {result.outcome for result in results if result.blocking}
     if RuleOutcome.VIOLATED in outcomes:
         return Decision.FAIL
@@ -218,7 +217,7 @@ _HANGS_ON = {
 
 
 def summary_of(decision: Decision, results: Sequence[RuleResult]) -> str:
-    """Return one sentence: the decision and its deciding rules."""
+    """Return one sentence with the decision and its deciding rules."""
     blocking = [result for result in results if result.blocking]
     if decision is Decision.PASS:
         return f"PASS: all {counted(len(blocking), 'blocking rule')} are kept."

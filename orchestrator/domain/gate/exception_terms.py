@@ -1,4 +1,4 @@
-"""Conditions under which exceptions, waivers and approvals count, by rules version."""
+"""Terms of exceptions, waivers and approvals, by version of the rules."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from orchestrator.domain.gate.policy import (
 
 @dataclass(frozen=True, slots=True)
 class ExemptionTerms:
-    """Which approvals count, and for how long an exception may last."""
+    """The terms: which approvals count, and how long an exception may last."""
 
     person: Callable[[str], str]
-    """Return the identity that distinguishes persons."""
+    """Returns the key of a person's name; names with equal keys are one person."""
     name_fault: Callable[[str], str]
-    """Return why a name is not acceptable; empty if it is."""
+    """Returns why a name is not allowed; empty if it is allowed."""
     signed: bool
-    """Whether only signatures by a person's own token count, not typed names."""
+    """Whether only approvals with a person's own token count, not typed names."""
 
     ages: bool
-    """Whether the policy's `exception_max_age` limits everything."""
+    """Whether the policy's `exception_max_age` limits all kinds of exceptions."""
     approved: bool
-    """Whether an excuse by one person alone needs an approval, where the policy does not say."""
+    """Whether an exception by one person alone needs an approval if the policy has no rule on it.
+    """
     explained: bool
-    """Whether sentences name approvers who do not count and the command that approves; and, for a
-    quarantined test without evidence, the run in which it failed.
-    """
+    """Whether sentences name approvers who do not count, the command that approves, and the run in
+    which a quarantined test failed."""
     bound: bool
-    """Whether a waiver excuses only what failed when it was requested, and an exception only what
-    it lists.
-    """
+    """Whether a waiver only excuses what failed when it was requested, and an exception only what
+    it lists."""
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
-        """Return why an excuse opened that day does not count today; empty if the excuse counts."""
+        """Return why an exception opened on that day does not count; empty if it counts."""
         if not self.ages:
             return ""
         if opened > today:
@@ -51,14 +50,14 @@ class ExemptionTerms:
         return f"it is {counted(age.days, 'day')} old, and {_lasts(longest)}"
 
     def end_fault(self, policy: GatePolicy, expires: date, today: date) -> str:
-        """Return why an excuse that ends that day lasts too long, its start being unknown."""
+        """Return why an exception lasts too long, by its last day alone; empty if it does not."""
         left, longest = expires - today, longest_exception(policy)
         if not self.ages or left <= longest:
             return ""
         return f"it ends in {counted(left.days, 'day')}, and {_lasts(longest)}"
 
     def is_same(self, one: str, other: str) -> bool:
-        """Whether two names belong to one person."""
+        """Whether two names belong to the same person."""
         return self.person(one) == self.person(other)
 
 
@@ -72,11 +71,11 @@ def _unnamed(name: str) -> str:
 
 LONGEST_EXCEPTION = duration(LONGEST_EXCEPTION_TEXT)
 
-"""The default limit."""
+"""The default of `exception_max_age`."""
 
 
 def longest_exception(policy: GatePolicy) -> timedelta:
-    """Return the longest duration that the policy allows for exceptions of any kind."""
+    """Return the maximum duration of exceptions of all kinds, by the policy."""
     return duration(policy.spec.exception_max_age)
 
 

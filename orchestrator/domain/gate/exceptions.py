@@ -1,4 +1,4 @@
-"""Exceptions of the policy and waivers, which excuse violations of a rule for a limited time."""
+"""Exceptions of a policy and waivers, which excuse violations of a rule for a limited time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _NAMED = 200
-"""Names of failing items that a result lists; the rest is combined into a digest."""
+"""Maximum number of failing items that a result names; a digest stands for the others."""
 UNBOUND = "it does not say what it excuses"
-"""The fault of an exception that lists nothing under `failing`."""
+"""Why an exception without `failing` does not count."""
 _LONGEST_WAIVER = timedelta(days=30)
-"""Maximum days of a waiver, in the first versions of the rules."""
+"""Maximum duration of a waiver in version 1 of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """An exception or a waiver for one rule."""
+    """An exception or a waiver of one rule."""
 
     id: str
     rule: str
@@ -38,21 +38,21 @@ class Exemption:
     until: str
     """Its last day or moment, for a person."""
     fault: str = ""
-    """The reason for which it does not count; empty if it counts."""
+    """Why it does not count; empty if it counts."""
     failing: Mapping[str, int] | None = None
-    """The failing items that it excuses; None: all of the rule's."""
+    """The failing items that it excuses, with their counts; None excuses all items of the rule."""
     why: str = "it does not name"
-    """Why it excuses nothing else, as the end of a sentence."""
+    """Why it excuses no other items, as the end of a sentence."""
 
     @property
     def sentence(self) -> str:
-        """Describe the excuse in one sentence."""
+        """The exception or waiver in one sentence."""
         approved = ", ".join(self.approved_by)
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
 def exemptions(context: RuleContext) -> tuple[Exemption, ...]:
-    """Return all exceptions and waivers: the policy's first, each sorted by id."""
+    """Return all exceptions and waivers: first the policy's, then waivers, each sorted by id."""
     gate = context.policy.metadata.name
     written = sorted(context.policy.spec.exceptions, key=lambda one: one.id)
     given = sorted((w for w in context.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
@@ -65,7 +65,7 @@ def exemptions(context: RuleContext) -> tuple[Exemption, ...]:
 def apply_exemptions(
     results: Iterable[RuleResult], known: Sequence[Exemption]
 ) -> Iterator[RuleResult]:
-    """Return the results; violated ones that are excused in full become waived."""
+    """Yield the results; a bad result whose failing items are all excused becomes waived."""
     for result in results:
         meant = [one for one in known if one.rule == result.id and not one.fault]
         if not (meant and is_bad(result) and result.waivable):
@@ -88,7 +88,7 @@ def apply_exemptions(
 
 
 def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str]:
-    """Return failing items that no excuse covers, as ``moe.py::one``, ``x (3)``."""
+    """Return the failing items that are not excused, as ``moe.py::one`` or ``x (3)``."""
     if failing is None:
         return []
     more = {name: n for name, n in result.failing.items() if n > failing.get(name, 0)}
@@ -96,12 +96,12 @@ def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str
 
 
 def as_words(failing: Mapping[str, int]) -> list[str]:
-    """Return the items, each followed by the item's count where the count is above 1."""
+    """Return the items in words; counts above 1 follow in parentheses."""
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 
 def with_failing(result: RuleResult, terms: ExemptionTerms) -> RuleResult:
-    """Return the result with its failing items, for rules whose waivers are bound to the items."""
+    """Return the result with its failing items; without them if waivers are not bound to items."""
     if not (terms.bound and is_bad(result)):
         return replace(result, failing={})
     failing = result.failing or {result.id: 1}
@@ -134,7 +134,7 @@ def _of_exception(one: GateException, context: RuleContext) -> Exemption:
 
 
 def _is_named(one: GateException, policy: GatePolicy) -> bool:
-    """Whether a platform names its exception: it accepts no other."""
+    """Whether the exception may apply: a platform that names one accepts no other."""
     wanted = {
         f"platform/{rule.id}": rule.when_unavailable.exception
         for rule in policy.spec.platforms
@@ -170,7 +170,7 @@ def _of_waiver(one: Waiver, context: RuleContext) -> Exemption:
 
 
 def _approval_fault(one: Waiver, now: datetime, terms: ExemptionTerms) -> str:
-    """Return why it lacks another person's approval; empty if it has one."""
+    """Return why a waiver lacks another person's approval; empty if it has one."""
     if terms.signed:
         if not one.approver:
             return "nobody has approved it"

@@ -1,7 +1,7 @@
-"""Serialization of snapshots, verdicts and policies, without loss of digits.
+"""Conversion of snapshots, verdicts and policies to documents, without loss of digits.
 
-A document holds maps, lists, texts, whole numbers, booleans and None. Floating-point numbers,
-amounts and times are texts in it, so that its bytes are the same wherever it is written.
+A document has maps, lists, texts, integers, booleans and None. Floating-point numbers, amounts and
+times are written as texts, so that a document's bytes are equal on all machines.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
 from orchestrator.domain.gate.verdict import Decision, Verdict
 
 VERSION = 1
-"""Version of the documents' form."""
+"""Version of the documents' format."""
 T = TypeVar("T")
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """Return frozen evidence as a document."""
+    """Return a snapshot as a document."""
     return _versioned(snapshot)
 
 
 def read_snapshot(document: Mapping[str, object]) -> Snapshot:
-    """Parse a document of `snapshot_document`. Raises ValueError for anything else."""
+    """Parse a document of `snapshot_document`. Raises ValueError if it is not one."""
     return _read_versioned(Snapshot, document)
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict as a document: stored, signed and shown."""
+    """Return a verdict as a document, which is stored, signed and displayed."""
     return _versioned(verdict)
 
 
 def read_verdict(document: Mapping[str, object]) -> Verdict:
-    """Parse a document of `verdict_document`. Raises ValueError for anything else."""
+    """Parse a document of `verdict_document`. Raises ValueError if it is not one."""
     return _read_versioned(Verdict, document)
 
 
 def policy_document(policy: GatePolicy) -> dict[str, object]:
-    """Return a policy as a document, with every default spelled out."""
+    """Return a policy as a document, with all default values."""
     return _versioned(policy)
 
 
 def read_policy_document(document: Mapping[str, object]) -> GatePolicy:
-    """Parse a document of `policy_document`. Raises ValueError for anything else."""
+    """Parse a document of `policy_document`. Raises ValueError if it is not one."""
     return _read_versioned(GatePolicy, document)
 
 
@@ -70,7 +70,7 @@ def digest_of(document: Mapping[str, object]) -> str:
 
 
 def policy_digest(policy: GatePolicy) -> str:
-    """Return the version of a policy; comments, key order and layout do not change it."""
+    """Return the digest of a policy, its version; comments, key order and layout do not matter."""
     return digest_of(policy_document(policy))
 
 
@@ -118,7 +118,7 @@ def _to_json(value: object) -> object:
 
 
 def _is_left_out(field: Field[Any], value: object) -> bool:
-    """Whether a field with its default is left out, because older documents lack it (`LATER`)."""
+    """Whether a field is left out: it has its default, and older documents lack it (`LATER`)."""
     if not field.metadata.get("later"):
         return False
     made = field.default_factory
@@ -201,7 +201,7 @@ PROPERTIES = {
     Decision.PASS: ("SEATRIAL_GATE_PASSED",),
     Decision.PASS_WITH_EXCEPTIONS: ("SEATRIAL_GATE_PASSED_WITH_EXCEPTIONS",),
 }
-"""Properties that a verdict verifies; other decisions verify nothing."""
+"""Properties that a decision verifies; other decisions verify none."""
 Json = dict[str, object]
 _DIGESTS = (("wheel_sha256", "sha256"), ("git_sha", "gitCommit"), ("payload_sha256", "sha256"))
 
@@ -216,7 +216,7 @@ class CellStatement:
 
 
 def subjects(known: Mapping[str, str], evidence_digest: str) -> list[Json]:
-    """Return the subject of a statement: the tested subject by its digests, else the evidence."""
+    """Return the subjects of a statement: the tested subject's digests, or else the evidence's."""
     name = f"{known.get('name', '')} {known.get('version', '')}".strip()
     found: list[Json] = [
         {"name": f"{name} ({key.partition('_')[0]})", "digest": {kind: known[key]}}
@@ -232,10 +232,10 @@ def subjects(known: Mapping[str, str], evidence_digest: str) -> list[Json]:
 def cell_statement(
     document: Mapping[str, object], cell: CellEvidence, evidence_digest: str
 ) -> Json:
-    """Return an export's statement of a cell, bound to the frozen subject.
+    """Return the statement of an exported cell, with the frozen subject.
 
     Args:
-        document: The export's statement of the cell.
+        document: The exported statement of the cell.
         cell: The frozen cell.
         evidence_digest: Digest of the frozen evidence; used if the subject has no digest.
     """
@@ -250,7 +250,7 @@ def cell_statement(
 def verdict_statement(
     verdict: Verdict, snapshot: Snapshot, snapshot_digest: str, cells: Sequence[CellStatement]
 ) -> Json:
-    """Return the in-toto statement with the verdict and the digests of the cells' statements."""
+    """Return the in-toto statement with a verdict and the digests of the cells' statements."""
     document = verdict_document(verdict)
     return {
         "_type": STATEMENT,

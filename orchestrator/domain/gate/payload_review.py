@@ -1,4 +1,4 @@
-"""Payload reviews: who read a payload, and which level of trust they gave it; never deleted."""
+"""Reviews of payloads: who reviewed a payload and how far it is trusted. They are never deleted."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from orchestrator.domain.extend_record import extended
 
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")
-"""Levels of trust, lowest first; an unreviewed payload has the first."""
+"""Levels of trust, lowest first; a payload without a review has the lowest."""
 ReviewState = Literal["active", "expired", "withdrawn"]
 LONGEST_REVIEW = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReview:
-    """A person's review of a payload; append-only."""
+    """A person's review of a payload; it never changes."""
 
     id: str
-    """``R-0001``."""
+    """Id, such as ``R-0001``."""
     payload: str
-    """sha256 of its archive, in hex."""
+    """sha256 of the payload's archive, in hex."""
     level: PayloadLevel
-    """The level; ``untrusted`` withdraws all earlier reviews."""
+    """The level of trust; ``untrusted`` withdraws all earlier reviews."""
     by: str
-    """The name of their token at that time."""
+    """The reviewer: name of their token at that time."""
     token: str
     """Id of the token; `SOCKET` for an operating-system user."""
     note: str = ""
-    """The parts that were read, or why the review is withdrawn."""
+    """What was reviewed, or why earlier reviews are withdrawn."""
     at: datetime
     expires: datetime
-    """At most a year later."""
+    """When it expires; at most a year later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReviewResponse(PayloadReview):
-    """A review with its present state."""
+    """A review with its state."""
 
     state: ReviewState
     """``withdrawn``: a later ``untrusted`` review withdrew it."""
 
 
 def is_at_least(level: PayloadLevel, wanted: PayloadLevel) -> bool:
-    """Whether a level is at least the required one."""
+    """Whether a level is as high as the required level."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 def withdrawal(
     payload: str, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReview | None:
-    """Return the newest ``untrusted`` review that withdrew an earlier one; None without one."""
+    """Return the newest ``untrusted`` review that withdrew earlier reviews; None without one."""
     said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
     taken = [one for one in said if one.level == "untrusted"]
     earlier = [one for one in said if taken and _order(one) < _order(taken[-1])]
@@ -63,7 +63,7 @@ def withdrawal(
 def review_state(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
 ) -> ReviewState:
-    """Return the state of a review, given all reviews of its payload."""
+    """Return the state of a review; `reviews` are all reviews of its payload."""
     if now >= review.expires:
         return "expired"
     took = withdrawal(review.payload, reviews, now)
@@ -73,17 +73,17 @@ def review_state(
 def review_answer(
     review: PayloadReview, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReviewResponse:
-    """Return a review with its state, given all reviews of its payload."""
+    """Return a review with its state; `reviews` are all reviews of its payload."""
     return extended(PayloadReviewResponse, review, state=review_state(review, reviews, now))
 
 
 def review_in_force(
     payload: str, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReview | None:
-    """Return the review that determines the payload's level; None if it is untrusted.
+    """Return the review that decides a payload's level; None if the payload is untrusted.
 
-    The highest level counts, then the newest review, of those that are neither expired nor
-    withdrawn.
+    Reviews that expired or were withdrawn are ignored. Of the others, the highest level and
+    then the newest review decides.
     """
     said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
     taken_back = max(

@@ -1,9 +1,8 @@
 """Performance decisions: whether benchmarks are slower than their budgets allow.
 
-The statistical tests that are requested, and the outcomes that follow from their results.
-
-`decide` is the product's only decision about benchmarks: the rule of the gate words it, and
-`make gate-power` measures it. Everything here is pure: same samples, same answer.
+This module has the statistical tests that are needed and the outcomes that follow from them.
+`decide` is the only decision about benchmarks: a rule of the gate describes its results, and `make
+gate-power` measures it. All functions are pure.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ from orchestrator.domain.grouping import grouped
 POWER = 0.95
 """Statistical power of `detectable` and `pairs_needed`."""
 PRECISION = 0.5
-"""How far the interval may reach beyond an estimate within the budget, as a part of the budget."""
+"""Maximum distance of the interval's end from an estimate within the budget, as a share of it."""
 FEWEST_LAUNCHES = 4
-"""Minimum launches for an interval; the agent makes as many before they count."""
+"""Minimum number of launches for an interval; the agent makes at least that many."""
 _MANY = 100_000
 _UNKNOWN = RuleOutcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Subject against baseline over pairs of turns; ratios are slow-downs: 0.03 is 3 %."""
+    """Subject against baseline over pairs of turns; ratios are slow-downs: 0.03 is 3 % slower."""
 
     pairs: int
     slowdown: float
-    """Robust mean over the pairs; negative where the subject is faster."""
+    """Robust mean over the pairs; negative if the subject is faster."""
     low: float
     high: float
-    """End of the confidence interval of `slowdown`; each end is exceeded with probability alpha."""
+    """Upper end of the confidence interval; each end is exceeded with probability alpha."""
     p: float
-    """One-sided p-value of: not slower than the margin."""
+    """One-sided p-value of the hypothesis that the subject is not slower than the margin."""
     detectable: float
-    """Minimum detectable effect with a power of 95 %."""
+    """Minimum effect that is detected with a power of 95 %."""
     launches: int = 0
-    """Processes of each arm that confirm the pairs; 0 if there are too few."""
+    """Number of processes of each arm that confirm the pairs; 0 if there are too few."""
 
 
 class Statistics(Protocol):
@@ -61,12 +60,13 @@ class Statistics(Protocol):
     ) -> PairedComparison:
         """Test pairs, in the order of their turns, for a slow-down beyond a margin.
 
-        Raises ValueError of samples that say nothing: fewer than 3 pairs, zeros, less than zero.
+        Raises ValueError for unusable samples: fewer than 3 pairs, zeros, or negative
+        values.
         """
         ...
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
-        """Adjust p-values for multiple tests (Benjamini-Hochberg)."""
+        """Return p-values that are adjusted for several tests (Benjamini-Hochberg)."""
         ...
 
 
@@ -81,11 +81,11 @@ _NOT_WANTED = re.compile(
     rf"(?i)error|fail|fault|miss|drop|lost|loss|retr|stall|evict|timeout|alloc|wait|\b{_TIME}\b"
     r"|^(?:j|kj|usd|gc)\b"
 )
-"""Units per second of which fewer may be better."""
+"""Units per second of which lower values may be better."""
 
 
 def better_by_unit(unit: str) -> str:
-    """Return ``lower`` or ``higher`` where the unit alone is certain; else empty."""
+    """Return ``lower`` or ``higher`` if it is certainly better by the unit; otherwise empty."""
     if _LESS_IS_BETTER.fullmatch(unit):
         return "lower"
     rate = _MORE_IS_BETTER.fullmatch(unit)
@@ -99,11 +99,11 @@ class BudgetedBenchmark:
     subject: Sequence[float]
     baseline: Sequence[float]
     direction: str
-    """``higher`` or ``lower`` is better."""
+    """Which values are better: ``higher`` or ``lower``."""
     budget: float | None
-    """0.03 allows 3 % slower; None without a budget: it is shown, and cannot fail."""
+    """Allowed slow-down, 0.03 for 3 %; None without a budget, so that the benchmark cannot fail."""
     launches: Sequence[float] = ()
-    """Process number of each pair; empty if every turn has its own process."""
+    """Number of each pair's process; empty if every turn has its own process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +113,13 @@ class BenchmarkResult:
     outcome: RuleOutcome
     """OK, VIOLATED or UNKNOWN."""
     comparison: PairedComparison | None
-    """None if nothing could be tested. `detectable` accounts for all tests of the run."""
+    """The comparison, whose `detectable` accounts for all tests of the run; None if not tested."""
     adjusted: float | None
-    """The p-value adjusted over all benchmarks with a budget."""
+    """The p-value, adjusted over all benchmarks with a budget; None without a budget."""
     reason: str
-    """A short reason without the figures of `comparison`."""
+    """The reason in a few words, without the figures of `comparison`."""
     pairs_needed: int | None = None
-    """For an unknown result: about how many pairs would decide; None if more would not help."""
+    """Approximate number of pairs that would decide an unknown result; None if more do not help."""
 
 
 def decide(
@@ -130,13 +130,15 @@ def decide(
     alpha: float,
     fdr: float,
 ) -> tuple[BenchmarkResult, ...]:
-    """Decide all benchmarks of a run together; one result each, in their order.
+    """Decide all benchmarks of a run together; return one result for each, in their order.
 
-    VIOLATED: slower than the budget, by the interval (``low > budget``, which is ``p <= alpha``)
-    and by the p adjusted for all benchmarks of the run (``<= fdr``).
-    OK: the interval ends within the budget, or the estimate is within it and the interval
-    reaches no further than half a budget beyond the estimate.
-    UNKNOWN: anything else. Noise is never a pass.
+    VIOLATED: slower than the budget, by the interval (``low > budget``, which is ``p <=
+    alpha``) and by the p-value that is adjusted for all benchmarks of the run (``<= fdr``).
+
+    OK: the interval ends within the budget; or the estimate is within the budget, and the
+    interval ends at most half a budget beyond the estimate.
+
+    UNKNOWN: everything else; noise is never a pass.
     """
     budgets = sum(one.budget is not None for one in benchmarks)
     limits = _Limits(min_pairs, alpha, fdr, strict=min(alpha, fdr / max(1, budgets)))
@@ -155,11 +157,11 @@ def decide(
 
 
 def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float = POWER) -> int:
-    """Return the pairs needed to detect an effect beyond the margin, by the sd of log ratios.
+    """Return the number of pairs that detect an effect beyond the margin, for an sd of log ratios.
 
-    Of one test, one-sided; the second term makes good that the sd is an estimate.
+    It is that of one one-sided test; its second term corrects for the sd being an estimate.
 
-    Raises ValueError for a negative sd and for an effect that is not positive.
+    Raises ValueError if the sd is negative or the effect is not positive.
     """
     if sd < 0 or effect <= 0:
         raise ValueError(f"an sd of {sd} and an effect of {effect} cannot be sized")
@@ -198,7 +200,7 @@ def _compare(
 
 
 def _by_launch(one: BudgetedBenchmark) -> tuple[list[float], list[float]] | None:
-    """Return one value per launch and arm, the mean of its turns; None with too few launches."""
+    """Return the mean of the turns of each launch, by arm; None if there are too few launches."""
     held = grouped((launch, pair) for pair, launch in enumerate(one.launches))
     if len(held) < FEWEST_LAUNCHES:
         return None
@@ -210,7 +212,7 @@ def _by_launch(one: BudgetedBenchmark) -> tuple[list[float], list[float]] | None
 
 
 def _cautious(pairs: PairedComparison, launches: PairedComparison) -> PairedComparison:
-    """Combine both tests cautiously: turns of one process share its memory layout."""
+    """Return the worse values of both tests, because turns of one process share a memory layout."""
     return replace(
         pairs,
         low=min(pairs.low, launches.low),
@@ -268,10 +270,7 @@ def _judge(
 
 
 def _needed(comparison: PairedComparison, budget: float, limits: _Limits) -> int | None:
-    """Return the pairs needed by the observed noise.
-
-    Until it is precise, or until the result is certain.
-    """
+    """Return the number of pairs that would decide, by the observed noise; None if too many."""
     wide = math.log1p(comparison.high) - math.log1p(comparison.slowdown)
     sd = wide * math.sqrt(comparison.pairs) / NormalDist().inv_cdf(1 - limits.alpha)
     beyond = math.log1p(comparison.slowdown) - math.log1p(budget)

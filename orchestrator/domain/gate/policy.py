@@ -1,4 +1,4 @@
-"""The policy of a gate: the schema of its file. Versioned by the digest of its content."""
+"""The schema of a gate's policy. The digest of its content is its version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*%")
 
 
 def duration(text: str) -> timedelta:
-    """Parse ``90m``, ``36h``, ``7d``, ``2w``. Raises ValueError."""
+    """Parse a duration such as ``90m``, ``36h``, ``7d`` or ``2w``. Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no duration: write 90m, 36h, 7d or 2w")
@@ -32,7 +32,7 @@ def duration(text: str) -> timedelta:
 
 
 def percent(text: str) -> Decimal:
-    """Parse ``3%`` as 0.03. Raises ValueError."""
+    """Parse a percentage: 0.03 for ``3%``. Raises ValueError."""
     found = _PERCENT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no percentage: write 3% or 2.5%")
@@ -40,7 +40,7 @@ def percent(text: str) -> Decimal:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether the name contains a wildcard."""
+    """Whether the name has a wildcard."""
     return "*" in name
 
 
@@ -51,7 +51,7 @@ def like(pattern: str, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern so that matching takes linear time."""
+    """Return a compiled pattern that matches in linear time."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return re.compile(first, re.DOTALL)
@@ -61,17 +61,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def figure(number: float) -> str:
-    """Format a number with four significant digits."""
+    """Return a number with four significant digits."""
     return f"{number:.4g}"
 
 
 def as_percent(part: float | Decimal) -> str:
-    """Format 0.0312 as ``3.12 %``."""
+    """Return a share as a percentage: ``3.12 %`` for 0.0312."""
     return f"{float(part) * 100:.3g} %"
 
 
 def some(names: list[str], most: int = 5) -> str:
-    """Join names, as ``a, b, c and 4 more``."""
+    """Return names in one text: ``a, b, c and 4 more``."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
@@ -89,9 +89,9 @@ _OTHERS = {
 
 
 def all_counts(counts: Counts) -> str:
-    """Format counts whose numbers add up.
+    """Return counts whose numbers add up, in words.
 
-    ``3 of 7 tests passed, 1 skipped, 3 failed as expected``.
+    For example ``3 of 7 tests passed, 1 skipped, 3 failed as expected``.
     """
     numbers = counts.as_dict()
     others = [f", {numbers[name]} {word}" for name, word in _OTHERS.items() if numbers[name]]
@@ -99,24 +99,24 @@ def all_counts(counts: Counts) -> str:
 
 
 def first_rules_counts(counts: Counts) -> str:
-    """Format counts as in the first rules: ``3 of 3 tests passed and 2 failed as expected``."""
+    """Return counts in the words of version 1: ``3 of 3 tests passed and 2 failed as expected``."""
     judged = counts.passed + counts.failed + counts.error
     return f"{counts.passed} of {counted(judged, 'test')} passed{expected_failures(counts)}"
 
 
 def expected_failures(counts: Counts) -> str:
-    """Return `` and 2 failed as expected``; empty without any."""
+    """Return `` and 2 failed as expected``; empty if there are none."""
     return f" and {counts.xfailed} failed as expected" if counts.xfailed else ""
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Format a number with its noun: ``1 test``, ``2 tests``."""
+    """Return a number with its noun: ``1 test``, ``2 tests``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 LONGEST_EXCEPTION_TEXT = "90d"
 Level = Literal["blocking", "advisory"]
-"""Whether a violation changes the verdict, or is only shown."""
+"""Whether a violation changes the verdict (blocking) or is only displayed (advisory)."""
 OnTrouble = Literal["fail", "inconclusive", "advisory"]
 
 
@@ -127,21 +127,21 @@ class GateMetadata:
     __pydantic_config__ = STRICT
 
     name: str
-    """Names the gate in commands and addresses."""
+    """Name of the gate in commands and URLs."""
     product: str
-    """The payload's name: evidence of other products is ignored."""
+    """Name of the payload; evidence of other payloads is ignored."""
     owner: str
-    """Who is responsible for the policy."""
+    """The person or team that is responsible for the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRule:
-    """Digests of the subject that must be known."""
+    """Which digests of the subject must be known."""
 
     __pydantic_config__ = STRICT
 
     require: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = ()
-    """Digests that every cell must carry."""
+    """Digests that every cell must have."""
     may_differ: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = field(
         default=(), metadata=LATER
     )
@@ -150,22 +150,22 @@ class SubjectRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRule:
-    """Completeness of the tests."""
+    """Which tests must exist and report."""
 
     __pydantic_config__ = STRICT
 
     min_tests_vs_baseline: Decimal | None = field(default=None, metadata={SUCH_AS: "0.95"})
-    """Minimum share of the tests that the last green run collected, per platform."""
+    """Minimum share, per platform, of the tests that the last green run collected."""
     removed_tests: tuple[str, ...] | Literal["refused", "allowed"] = field(
         default="refused", metadata=LATER
     )
-    """Tests that the baseline had and this run has not: `allowed`, or patterns of node ids that
-    are given up, as ``tests/test_old.py::*``."""
+    """Tests of the baseline that this run may lack: `allowed` for all, or patterns of node ids such
+    as ``tests/test_old.py::*``."""
     on_missing: Literal["fail", "inconclusive"] = "fail"
-    """Outcome of the rule where collected tests did not report."""
+    """Outcome of the rule if collected tests did not report."""
 
     def gives_up(self, nodeid: str) -> bool:
-        """Whether the policy allows this test to be missing."""
+        """Whether the policy allows that this test is missing."""
         if isinstance(self.removed_tests, str):
             return self.removed_tests == "allowed"
         return any(like(pattern, nodeid) for pattern in self.removed_tests)
@@ -173,37 +173,37 @@ class ManifestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRule:
-    """The evidence that counts. Simulated evidence never counts."""
+    """Which evidence counts; simulated evidence never does."""
 
     __pydantic_config__ = STRICT
 
     max_age: str = field(default="36h", metadata={SUCH_AS: "90m, 36h, 7d or 2w"})
-    """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
+    """Maximum age of cells, such as ``36h`` or ``7d``; older evidence never passes."""
     attestation: Literal["required", "optional"] = "required"
-    """Whether ingested evidence, which cannot be attested, counts."""
+    """Whether evidence must be attested; ``optional`` accepts ingested evidence."""
     payload_level: PayloadLevel = field(default="untrusted", metadata=LATER)
-    """The level that a review must give the payload: ``reviewed``, ``trusted``."""
+    """Level that a review must have given the payload: ``reviewed`` or ``trusted``."""
     reuse: Literal["allowed", "refused"] = "allowed"
-    """Whether evidence of an earlier run with identical inputs counts."""
+    """Whether evidence of an earlier run with equal inputs counts."""
     own_environment: Literal["allowed", "refused"] = field(default="allowed", metadata=LATER)
-    """Whether jobs may see the packages of Seatrial's own environment."""
+    """Whether jobs may import the packages of Seatrial's own environment."""
     subject_not_loaded: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """Outcome for a platform where no suite and no Python process of a command imported the
-    subject; ``accepted`` where they use it only in programs that are not Python.
-    """
+    """Outcome for a platform on which no suite and no Python process of a command imported the
+    subject; ``accepted`` if only programs that are not Python use it."""
     undeclared_requirements: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Modules, as ``torch``, that the subject imports and its metadata leaves out on purpose."""
+    """Modules, such as ``torch``, that the subject imports and that its metadata omits on purpose.
+    """
     manifest: ManifestRule = field(default_factory=ManifestRule)
-    """Completeness."""
+    """Which tests must exist and report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Substitute:
-    """A platform that must pass where the required one is unavailable.
+    """A platform that must pass if the required one is not available.
 
-    It never counts as that platform.
+    It never counts as the required platform.
     """
 
     __pydantic_config__ = STRICT
@@ -216,16 +216,16 @@ class Substitute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
-    """Handling of a platform that its provider does not offer."""
+    """What follows if a platform is not available."""
 
     __pydantic_config__ = STRICT
 
     verdict: Literal["fail", "inconclusive", "exception", "advisory"] = "inconclusive"
-    """``exception`` needs a named, approved exception that has not expired."""
+    """The outcome; ``exception`` needs a named, approved exception that has not expired."""
     exception: str = ""
     """Id of the exception."""
     substitute: Substitute | None = None
-    """A substitute that must pass too."""
+    """A substitute that must also pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,59 +237,61 @@ class PlatformRule:
     id: str
     """The id in the matrix."""
     instance: str = ""
-    """Short for `expect.instance`."""
+    """Short form of `expect.instance`."""
     expect: ExpectedHardware = field(default_factory=ExpectedHardware, metadata=LATER)
-    """Requirements for its machines. By default those that the platform's id implies; ``any``
-    accepts every machine.
+    """Requirements for its machines; by default those that the platform's id implies.
+
+    ``any`` accepts every machine.
     """
     level: Level = "blocking"
-    """Whether it can block a release."""
+    """Whether a violation can block a release."""
     consecutive_green: int = 1
-    """Number of consecutive runs that must have passed, this one included."""
+    """Number of consecutive runs that must have passed, with this one."""
     when_unavailable: Unavailable = field(default_factory=Unavailable)
-    """Handling of a refusal by the provider."""
+    """What follows if the platform is not available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRule:
-    """Jobs that must pass on platforms."""
+    """A rule for jobs on platforms."""
 
     __pydantic_config__ = STRICT
 
     id: str
-    """Job id; ``*`` matches anything."""
+    """Id of the job; ``*`` matches any characters."""
     on: tuple[str, ...] | Literal["all"] = "all"
-    """Platforms; `all` means those of the policy."""
+    """Ids of platforms; `all` stands for those of the policy."""
     require: Literal["all_pass", "pass_if_run"] = "all_pass"
-    """``pass_if_run`` ignores jobs without any evidence."""
+    """Whether the job must have run; ``pass_if_run`` ignores jobs without evidence."""
     degraded: Literal["forbid", "inform"] = "forbid"
-    """Outcome of a pass with a fallback."""
+    """Whether a pass with a fallback is a violation."""
     nothing_passed: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """Outcome of a job in which every test was skipped."""
+    """Outcome of a job whose tests were all skipped."""
     test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
-    """Whether every platform must collect the same tests."""
+    """Whether all platforms must collect the same tests."""
     level: Level = "blocking"
-    """Whether it can block a release."""
+    """Whether a violation can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRule:
-    """Which skipped tests a platform may have, and what follows from others."""
+    """Which skipped tests are accepted, and what follows from others."""
 
     __pydantic_config__ = STRICT
 
     allow_reasons: tuple[str, ...] = ()
-    """Patterns with ``*`` of accepted reasons."""
+    """Patterns of accepted reasons, with ``*``."""
     max: int | None = None
-    """Maximum skips per platform; None limits only tests that ran on the baseline."""
+    """Maximum number of skips per platform; without it, only tests that ran on the baseline are
+    limited."""
     on_other: Literal["fail", "inconclusive", "advisory", "counted"] = "counted"
-    """Outcome for other reasons; with ``counted`` they count against `max`."""
+    """Outcome of skips for other reasons; ``counted`` counts them against `max`."""
     on_regression: OnTrouble = field(default="fail", metadata=LATER)
-    """The outcome of a skip for another reason where the subject lacks a module that the test
-    imports, or where the test ran on the baseline: the last green run of the platform, or the runs
-    that the gate passed last."""
+    """Outcome of a skip for another reason if the subject lacks a module that the test imports, or
+    if the test ran on the baseline: in the last green run of the platform, or in the runs that the
+    gate passed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,9 +301,9 @@ class FlakyRule:
     __pydantic_config__ = STRICT
 
     reruns: int = 0
-    """Reruns of a failed test on its machine."""
+    """Number of reruns of a failed test on its machine."""
     rerun_success: Literal["flaky", "failed"] = "failed"
-    """Outcome of a failed test that passes in a rerun. It stays failed in every count."""
+    """Outcome of a failed test that passes in a rerun; it stays failed in every count."""
     max: int = 0
     """Maximum number of flaky tests."""
     quarantine: Literal["honoured", "ignored"] = "honoured"
@@ -315,51 +317,51 @@ class BenchmarkBudget:
     __pydantic_config__ = STRICT
 
     match: str
-    """``job/metric``, with ``*``; the first match applies."""
+    """Pattern of ``job/metric``, with ``*``; the first match applies."""
     max_regression: str = field(metadata={SUCH_AS: "3% or 2.5%"})
-    """``3%``."""
+    """Allowed slow-down, such as ``3%``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceRule:
-    """Paired benchmarks: subject against baseline, in turns on the same machine."""
+    """Rules for paired benchmarks: subject against baseline, in turns on the same machine."""
 
     __pydantic_config__ = STRICT
 
     budgets: tuple[BenchmarkBudget, ...]
-    """Benchmarks that match none are shown, and cannot fail."""
+    """Budgets; benchmarks without a budget are displayed and cannot fail."""
     min_pairs: int = 10
-    """Minimum pairs for evidence."""
+    """Minimum number of pairs."""
     alpha: Decimal = Decimal("0.01")
-    """Significance level of one test, one-sided."""
+    """Significance level of one one-sided test."""
     fdr: Decimal = Decimal("0.05")
     """False discovery rate (Benjamini-Hochberg) over all benchmarks of the run."""
     on_inconclusive: OnTrouble = "inconclusive"
-    """Outcome where noise is too high, or the baseline is missing."""
+    """Outcome if the noise is too high or there is no baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFailureRule:
-    """Failures of signatures that the last green run did not have."""
+    """Limit of failures with signatures that the last green run did not have."""
 
     __pydantic_config__ = STRICT
 
     max: int = 0
     """Maximum number of new failures."""
     level: Level = "blocking"
-    """Whether it can block a release."""
+    """Whether a violation can block a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRule:
-    """Cost limit of a run."""
+    """Limit of the cost of a run."""
 
     __pydantic_config__ = STRICT
 
     max_usd: Decimal
-    """Over all machines of the run."""
+    """Maximum US dollars for all machines of the run."""
     on_exceed: OnTrouble = "advisory"
-    """Outcome where the limit is exceeded."""
+    """Outcome if the limit is exceeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,81 +371,80 @@ class PolicyIssue:
     __pydantic_config__ = STRICT
 
     id: str
-    """``KI-0007``."""
+    """Id, such as ``KI-0007``."""
     title: str
     """The problem in one line."""
     match: IssueMatch
-    """Matching failures."""
+    """The failures that it matches."""
     scope: IssueScope = field(default_factory=IssueScope)
-    """Where it applies."""
+    """The platforms, jobs and versions that it applies to."""
     max_failures: int | None = None
-    """Maximum results; further ones are new failures."""
+    """Maximum number of results; more results are new failures."""
     without_signature: Literal["refused", "allowed"] = "refused"
     """Whether failing results without a signature (checks, and tests that a document only counts)
-    match by scope alone, up to `max_failures`.
-    """
+    match by scope alone, up to `max_failures`."""
     owner: str
     """Name of the person who fixes it."""
     issue: str = ""
-    """URL in a tracker."""
+    """URL of the issue in a tracker."""
     opened: date
-    """The day that it was opened."""
+    """The day on which it was opened."""
     expires: date
-    """The last day."""
+    """The last day on which it applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateException:
-    """An exception for a rule, approved by persons other than its author."""
+    """An exception from a rule, approved by other persons than its author."""
 
     __pydantic_config__ = STRICT
 
     id: str
-    """``EXC-2026-003``."""
+    """Id, such as ``EXC-2026-003``."""
     rule: str
-    """Id of the rule, as the verdict prints it: ``platform/aws-mi300x``."""
+    """Id of the rule as in a verdict, such as ``platform/aws-mi300x``."""
     reason: str
-    """The reason, shown in the verdict."""
+    """The reason, which verdicts show."""
     author: str
-    """Who requested it."""
+    """The person who requested it."""
     approved_by: tuple[str, ...]
-    """At least one person other than the author."""
+    """The persons who approved it; at least one is not the author."""
     expires: date
-    """The last day."""
+    """The last day on which it applies."""
     failing: dict[str, int] = field(default_factory=dict, metadata=LATER)
-    """The failing items that it excuses, as in the verdict's `failing`, with their counts. Without
-    it, it excuses nothing.
-    """
+    """The failing items that it excuses, with their counts, as in the verdict's `failing`; without
+    any, it excuses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRule:
-    """The approvals that a verdict needs before it counts."""
+    """The approvals that a verdict needs."""
 
     __pydantic_config__ = STRICT
 
     on: tuple[Literal["PASS", "PASS_WITH_EXCEPTIONS"], ...] = ("PASS_WITH_EXCEPTIONS",)
-    """Decisions that need approval; without it they are INCONCLUSIVE. Empty: none."""
+    """Decisions that need approvals, and are INCONCLUSIVE without them; empty for none."""
     need: int = 1
-    """Number of approvals."""
+    """Number of needed approvals."""
     not_author: bool = True
-    """Whether authors of exceptions and waivers do not count."""
+    """Whether approvals by the authors of exceptions and waivers do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Diagnosis of failures while their machine is still there."""
+    """Diagnosis of failures on their machine."""
 
     __pydantic_config__ = STRICT
 
     enabled: bool = True
-    """Retest failing tests with the baseline, and with the packages of the last green run."""
+    """Whether failing tests are retested with the baseline and with the last green run's packages.
+    """
     max_tests: int = 20
-    """Maximum tests to diagnose."""
+    """Maximum number of tests that are diagnosed."""
     max_minutes: float = 15.0
-    """Maximum time on the machine."""
+    """Maximum minutes on the machine."""
     confirmation_usd: Decimal | None = None
-    """Maximum cost of a confirmation run; None never rents a second machine."""
+    """Maximum US dollars of a confirmation run; None never rents a second machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,33 +454,33 @@ class GateSpec:
     __pydantic_config__ = STRICT
 
     platforms: tuple[PlatformRule, ...]
-    """At least one is blocking."""
+    """The platforms; at least one is blocking."""
     jobs: tuple[JobRule, ...] = ()
-    """Rules for jobs on these platforms."""
+    """Rules for jobs on the platforms."""
     subject: SubjectRule = field(default_factory=SubjectRule)
-    """Digests of the subject."""
+    """Rules for the subject's digests."""
     evidence: EvidenceRule = field(default_factory=EvidenceRule)
     """The evidence that counts."""
     skips: SkipRule | None = None
-    """Rules for skips; None means the defaults."""
+    """Rules for skipped tests; None for the defaults."""
     new_failures: NewFailureRule | None = None
-    """Rules against the last green run."""
+    """Limit of failures that the last green run did not have; None without one."""
     flaky: FlakyRule = field(default_factory=FlakyRule)
     """Rules for flaky tests."""
     performance: PerformanceRule | None = None
-    """Rules for benchmarks."""
+    """Rules for benchmarks; None without any."""
     cost: CostRule | None = None
-    """Cost limits."""
+    """Cost limit; None without one."""
     known_issues: tuple[PolicyIssue, ...] = ()
-    """Known issues, in addition to the product's stored ones."""
+    """Known issues, in addition to the stored ones of the product."""
     exceptions: tuple[GateException, ...] = ()
-    """Exceptions for rules."""
+    """Exceptions from rules."""
     approvals: ApprovalRule | None = None
-    """Human approval. By default it is needed where only one person excused something."""
+    """Approvals by persons; by default needed if only one person excused a violation."""
     exception_max_age: str = field(
         default=LONGEST_EXCEPTION_TEXT, metadata={**LATER, SUCH_AS: "7d or 2w"}
     )
-    """Longest validity of known issues, exceptions, waivers and quarantines."""
+    """Maximum duration of known issues, exceptions, waivers and quarantines."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     """How root causes of failures are diagnosed."""
 
@@ -491,13 +492,13 @@ class GatePolicy:
     __pydantic_config__ = STRICT
 
     metadata: GateMetadata
-    """Name and owner."""
+    """Name and owner of the gate."""
     spec: GateSpec
     """The rules of a gate."""
 
 
 def retest_options(policy: GatePolicy) -> RetestOptions:
-    """Return the retest options of runs that this policy will evaluate."""
+    """Return the retest options for runs that this policy evaluates."""
     diagnosis = policy.spec.diagnosis
     return RetestOptions(
         reruns=policy.spec.flaky.reruns,

@@ -1,4 +1,4 @@
-"""Checks of a well-formed policy: errors and warnings, each with its fix."""
+"""Checks of a policy that matches the schema: problems and warnings, each with advice."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.versions import is_version_range
 
 _WRITTEN = 5
-"""Maximum names that a warning lists."""
+"""Maximum number of items that a warning lists."""
 
 
 def warnings(
     context: RuleContext, results: Sequence[RuleResult], known: Sequence[Exemption]
 ) -> tuple[str, ...]:
-    """Return warnings in a fixed order, each once."""
+    """Return the warnings of a verdict in a fixed order, without repetitions."""
     found = (
         *_issues(context),
         *_quarantines(context),
@@ -67,7 +67,7 @@ _OVER = (IssueState.EXPIRED, IssueState.ENDED)
 
 
 def _issues(context: RuleContext) -> Iterator[str]:
-    """Return warnings about expired known issues, and issues without matching failures."""
+    """Yield warnings about known issues that are over or that match no failure."""
     used = context.tolerance.used
     failing = [one.failing for one in context.tolerance.results]
     failures = [one.failure(context.now) for one in failing if one.test]
@@ -116,7 +116,7 @@ def _has_run(ruled_job: RuledJob) -> bool:
 
 
 def _quarantines(context: RuleContext) -> Iterator[str]:
-    """Return warnings about expired quarantines, and quarantined tests that fail."""
+    """Yield warnings about quarantines that are over and whose tests fail."""
     runs: dict[str, set[str]] = {}
     for result in context.tolerance.results:
         if result.failing.test:
@@ -129,7 +129,7 @@ def _quarantines(context: RuleContext) -> Iterator[str]:
 
 
 def _fails(context: RuleContext, runs: set[str]) -> str:
-    """Describe where a quarantined test failed; the first rules made no difference."""
+    """Return where a quarantined test failed, in words; older rules say only ``fails``."""
     if "" in runs or not context.terms.explained:
         return "fails"
     return f"failed in {some(sorted(runs))}, and not in this evidence"
@@ -152,7 +152,7 @@ def _age_fault(context: RuleContext, one: Quarantine) -> str:
 def _excuses(
     context: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Exemption]
 ) -> Iterator[str]:
-    """Return warnings about exceptions without effect, and needed waivers that do not count."""
+    """Yield warnings about unused exceptions, and about needed waivers that do not count."""
     written = {one.id for one in context.policy.spec.exceptions}
     for one in known:
         result = results.get(one.rule)
@@ -168,7 +168,7 @@ def _excuses(
 
 
 def _remedy(result: RuleResult) -> str:
-    """Return what to write into an exception that lists nothing."""
+    """Return what to write into an exception that lists no failing items."""
     if len(result.failing) > _WRITTEN:
         return f"copy `failing` of {result.id} from `seatrial gate explain --json` into it"
     told = json.dumps(dict(result.failing), ensure_ascii=False)
@@ -190,11 +190,11 @@ def _unnamed_platforms(context: RuleContext) -> Iterator[str]:
 _PERFORMANCE: Path = ("spec", "performance")
 LEAST_PAIRS = 3
 LARGEST_LEVEL = 0.2
-"""Upper limit of alpha and of the false discovery rate."""
+"""Maximum of alpha and of the false discovery rate."""
 
 
 def performance_problems(policy: GatePolicy) -> Iterator[Problem]:
-    """Return errors of budgets that cannot be met, and of invalid levels."""
+    """Yield problems of budgets that never apply, and of invalid levels."""
     rule = policy.spec.performance
     if rule is None:
         return
@@ -232,7 +232,7 @@ _PATH: Path = ("spec", "known_issues")
 
 
 def issue_problems(policy: GatePolicy) -> Iterator[Problem]:
-    """Return errors of known issues that match nothing, everything, or the impossible."""
+    """Yield problems of known issues that match nothing, everything, or what cannot occur."""
     issues = policy.spec.known_issues
     ids = [*(one.id for one in issues), *(one.id for one in policy.spec.exceptions)]
     platforms = [rule.id for rule in policy.spec.platforms]
@@ -257,7 +257,7 @@ def _life(one: PolicyIssue, policy: GatePolicy) -> Iterator[Problem]:
     try:
         longest = longest_exception(policy)
     except ValueError:
-        return  # told where it stands
+        return  # another check reports it
     if one.expires - one.opened > longest:
         days = f"{one.expires} is {(one.expires - one.opened).days} days after it was opened"
         yield Problem(("expires",), f"{days}: `exception_max_age` allows {longest.days}")
@@ -299,7 +299,7 @@ MOST_RERUNS = 10
 
 
 def check_policy(policy: GatePolicy) -> tuple[Problem, ...]:
-    """Return every error in the policy, and every condition that cannot be met."""
+    """Return every problem of the policy, with rules that can never apply."""
     return tuple(problem for check in _CHECKS for problem in check(policy))
 
 
@@ -366,7 +366,7 @@ def _jobs(policy: GatePolicy) -> Iterator[Problem]:
 
 
 def _hiding(before: Sequence[JobRule], rule: JobRule) -> JobRule | None:
-    """Return the rule that matches every job and platform of a later one."""
+    """Return an earlier rule that matches every job and platform of the rule; None without one."""
     for other in before:
         on_all = other.on == "all" or (rule.on != "all" and set(rule.on) <= set(other.on))
         fits = other.id == rule.id or (is_pattern(other.id) and like(other.id, rule.id))
@@ -457,7 +457,7 @@ def _exception(rule: GateException, policy: GatePolicy) -> Iterator[Problem]:
 
 
 def ends_too_late(policy: GatePolicy, today: date) -> Iterator[Problem]:
-    """Return exceptions that last longer than the policy allows."""
+    """Yield problems of exceptions that last longer than the policy allows."""
     longest = longest_exception(policy)
     for index, rule in enumerate(policy.spec.exceptions):
         if rule.expires - today > longest:

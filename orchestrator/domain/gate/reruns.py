@@ -1,7 +1,7 @@
-"""Reruns: how one completes the cell that it repeats, and which tests failed before they passed.
+"""Merging of reruns into the cells that they repeat, and failures of earlier runs.
 
-Trust does not grow: a doubt about either machine is a doubt about the whole,
-and a failure stays until a later run had that very job to its end.
+A merged cell is trusted no more than its parts: a doubt about either machine remains. A failure
+remains until a later run has finished the same job.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ def failed_before(
 ) -> tuple[FailedTest, ...]:
     """Return the last failure of each test that failed in other cells and not in the job.
 
-    What does not pass in the job either, as it is skipped there, names the payload of that run.
+    For a test that does not pass in the job either, because it is skipped for example, the
+    failure has the payload of that run.
 
     Args:
-        cell: The job's.
-        job: A job that is over.
+        cell: The job's cell.
+        job: A finished job.
         others: The same cell in other runs of the same payload and subject, oldest first.
-        passing: Node ids of the job's tests that pass, as `normal_nodeid` has them.
+        passing: Node ids of the job's passing tests, in the form of `normal_nodeid`.
     """
     failing = {_name(one) for one in failing_results(cell, job, blocking=True)}
     found = {_name(one): one for one in _of_job(job.id, others)}
@@ -42,24 +43,24 @@ def failed_before(
 
 @dataclass(frozen=True, slots=True)
 class FailedElsewhere:
-    """Failures of runs with other payloads that do not occur with this one, by name."""
+    """Failures in runs with other payloads that do not occur in the job."""
 
     gone: tuple[FailedTest, ...]
-    """Tests that do not pass: absent, skipped, or expected to fail."""
+    """Failures of tests that do not pass now: they are absent, skipped, or expected to fail."""
     passed_after: tuple[FailedTest, ...]
-    """Tests that pass."""
+    """Failures of tests that pass now."""
 
 
 def failed_elsewhere(
     cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
 ) -> FailedElsewhere:
-    """Return failures in other cells of the subject with other payloads; of each the last one.
+    """Return the last failures of a subject's tests in runs with other payloads.
 
     Args:
-        cell: The job's.
-        job: A job that is over.
+        cell: The job's cell.
+        job: A finished job.
         others: The same cell in runs of the same subject with other payloads, oldest first.
-        passing: Node ids of the job's tests that pass, as `normal_nodeid` has them.
+        passing: Node ids of the job's passing tests, in the form of `normal_nodeid`.
     """
     failing = {normal_nodeid(_name(one)) for one in failing_results(cell, job, blocking=True)}
     found = {normal_nodeid(_name(one)): one for one in _of_job(job.id, others)}
@@ -91,9 +92,10 @@ def _of_job(job: str, others: Iterable[CellEvidence]) -> Iterator[FailingResult]
 
 
 def _passes(name: str, one: FailingResult, job: JobEvidence, passing: Set[str]) -> bool:
-    """Whether a failure now passes.
+    """Whether an earlier failure passes now.
 
-    A collection error by its tests, a check or job end by the job.
+    A collection error passes if a test of its file passes; a check or a job's end passes with
+    the job.
     """
     if one.test is None:
         return job.outcome is Outcome.PASSED or (job.ending is None and not one.is_end)
@@ -121,11 +123,11 @@ _UNCLEAR = (Outcome.ERRORED, Outcome.CANCELLED)
 
 
 def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
-    """Merge a rerun into the cell that it repeats: jobs that did not run again are kept.
+    """Merge a rerun into the cell that it repeats; jobs that did not run again are kept.
 
     Args:
-        earlier: A cell that is over.
-        later: The same cell of a rerun, of the same payload and subject.
+        earlier: A finished cell.
+        later: The same cell in a rerun of the same payload and subject.
     """
     kept = tuple(_kept(earlier, later))
     if not kept:
@@ -181,7 +183,7 @@ def _distinct(groups: Iterable[tuple[_Fact, ...]]) -> tuple[_Fact, ...]:
 
 
 def _kept(earlier: CellEvidence, later: CellEvidence) -> Iterator[JobEvidence]:
-    """Return jobs that were not run again, and failures that the rerun did not reach."""
+    """Yield jobs that were not run again, and failed jobs that the rerun did not finish."""
     again = {job.id: job for job in later.jobs}
     for job in earlier.jobs:
         other = again.get(job.id)
@@ -197,7 +199,7 @@ def _is_bad(job: JobEvidence) -> bool:
 def _outcome(
     earlier: CellEvidence, later: CellEvidence, jobs: Sequence[JobEvidence]
 ) -> Outcome | None:
-    """Return the outcome of the merged jobs, or of a cell-level cause that no job explains."""
+    """Return the outcome of the merged jobs, or of a cause that none of the jobs explains."""
     if later.outcome is None:
         return None
     own = {job.outcome for job in earlier.jobs}
@@ -209,7 +211,7 @@ def _outcome(
 
 
 def _oldest(cells: Sequence[CellEvidence]) -> datetime | None:
-    """Return the oldest time; None if one part has none."""
+    """Return the earliest time; None if a cell has none."""
     times = [cell.ended_at for cell in cells if cell.ended_at is not None]
     return min(times) if times and len(times) == len(cells) else None
 
@@ -219,6 +221,6 @@ def _by_id(jobs: Sequence[JobEvidence]) -> tuple[JobEvidence, ...]:
 
 
 def _agreed(rows: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the values on which all parts agree."""
+    """Return the values on which all rows agree."""
     first = rows[0] if rows else {}
     return {key: first[key] for key in first if all(one.get(key) == first[key] for one in rows)}

@@ -1,4 +1,4 @@
-"""The input of every rule: platforms with their cells, helpers on results, trust in evidence."""
+"""The input of rules: platforms with their cells, helpers for results, and trust in evidence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SEVERITY = (
 
 
 def policy_outcome(word: OnTrouble) -> RuleOutcome:
-    """Map a policy word to a rule outcome; callers make sure that `advisory` blocks nothing."""
+    """Return the rule outcome of a policy's word; with `advisory`, callers must not block."""
     return RuleOutcome.UNKNOWN if word == "inconclusive" else RuleOutcome.VIOLATED
 
 
@@ -51,12 +51,12 @@ def worst(outcomes: Iterable[RuleOutcome]) -> RuleOutcome:
 
 
 def is_bad(result: RuleResult) -> bool:
-    """Whether the outcome prevents a pass, if the rule is blocking."""
+    """Whether the outcome prevents a pass if the rule is blocking."""
     return result.outcome in (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 
 
 ALONE = ("new_failures", "cost")
-"""Kinds that an exception or a waiver names alone; those below are named with a place."""
+"""Kinds of rules that exceptions and waivers name alone; they name other kinds with a place."""
 _OF_PLATFORM = ("platform", "substitute", "skips")
 _OF_CELL = ("missing", "subject_loaded", "undeclared_requirements")
 _OF_JOB = (
@@ -84,11 +84,11 @@ _NEVER = {
     "lost_attempts": "informational only",
     "untested": "informational only",
 }
-"""Kinds that nothing waives, with what to do instead."""
+"""Kinds of rules that cannot be waived, with advice."""
 
 
 def rule_fault(rule: str, policy: GatePolicy) -> str:
-    """Return why an exception or a waiver cannot apply to this rule; empty if one can apply."""
+    """Return why no exception or waiver can apply to a rule; empty if one can."""
     kind, _, rest = rule.partition("/")
     if kind in _NEVER and not (kind in _OF_JOB and rest):
         return f"nothing waives {rule!r}: {_NEVER[kind]}"
@@ -117,7 +117,7 @@ def _place_fault(kind: str, rest: str, platforms: Sequence[str], policy: GatePol
     if kind == "performance":
         return _performance_fault(what, at, place, platforms, policy)
     name = place.partition(".")[0]
-    words = what.replace("*", "x").split(".")  # a job, or JOB.ENVIRONMENT of one that is gone
+    words = what.replace("*", "x").split(".")  # a job, or JOB.ENVIRONMENT of a job that is gone
     if not at or len(words) > 2 or not all(map(IDENTIFIER.fullmatch, words)):
         return f"say of which job and platform: {kind}/JOB@{platforms[0] if platforms else 'ID'}"
     if name in platforms:
@@ -150,7 +150,7 @@ def _examples(platforms: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RuledJob:
-    """A job of a cell with the rule that applies to it."""
+    """A job of a cell with the policy's rule for it."""
 
     cell: CellEvidence
     job: JobEvidence
@@ -159,7 +159,7 @@ class RuledJob:
 
     @property
     def name(self) -> str:
-        """Job and cell: ``moe@gcp-l4``."""
+        """Name of job and cell, such as ``moe@gcp-l4``."""
         return f"{self.job.id}@{self.cell.id}"
 
 
@@ -169,24 +169,24 @@ class PlatformEvidence:
 
     rule: PlatformRule
     cells: tuple[CellEvidence, ...]
-    """One per environment, by its name."""
+    """One cell for each environment, sorted by the environment's name."""
     rules: tuple[JobRule, ...]
-    """Rules by job; of several the first match."""
+    """Rules for jobs; the first one that matches a job applies."""
 
     def blocking(self, cell: CellEvidence) -> bool:
-        """Whether a violation in a cell can block a release."""
+        """Whether a violation in the cell can block a release."""
         if is_unavailable(cell) and self.rule.when_unavailable.verdict == "advisory":
             return False
         return self.rule.level == "blocking"
 
     @property
     def ran(self) -> tuple[CellEvidence, ...]:
-        """Cells that had a machine."""
+        """The cells that had a machine."""
         return tuple(cell for cell in self.cells if not is_unavailable(cell))
 
     @property
     def jobs(self) -> Iterator[RuledJob]:
-        """Every job of the cells that ran, by id."""
+        """Yield every job of the cells that ran, sorted by id within each cell."""
         for cell in self.ran:
             for job in sorted(cell.jobs, key=lambda job: job.id):
                 rule = next(rule for rule in self.rules if like(rule.id, job.id))
@@ -194,14 +194,14 @@ class PlatformEvidence:
 
     @property
     def counting(self) -> list[RuledJob]:
-        """Jobs that count: on a blocking platform, those that are not advisory."""
+        """The jobs that count; on a blocking platform, these are the blocking ones."""
         advisory = self.rule.level == "advisory"
         return [judged for judged in self.jobs if judged.blocking or advisory]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """The evidence and the policy that rules evaluate."""
+    """The evidence and the policy, which are the input of rules."""
 
     policy: GatePolicy
     snapshot: Snapshot
@@ -209,11 +209,11 @@ class RuleContext:
     statistics: Statistics
     evidence_digest: str
     platforms: tuple[PlatformEvidence, ...]
-    """Platforms in the policy's order."""
+    """The platforms in the order of the policy."""
     tolerance: Tolerance
-    """Which failing results are tolerated, and by what."""
+    """The failing results, with what tolerates them."""
     terms: ExemptionTerms
-    """Conditions under which exceptions and approvals count."""
+    """The terms of exceptions and approvals."""
 
     @property
     def jobs(self) -> Iterator[RuledJob]:
@@ -230,12 +230,12 @@ class RuleContext:
 
 
 def is_unavailable(cell: CellEvidence) -> bool:
-    """Whether the provider refused the machine."""
+    """Whether the provider refused the machine of the cell."""
     return cell.outcome is Outcome.NOT_AVAILABLE
 
 
 def is_over(cell: CellEvidence) -> bool:
-    """Whether the cell is done."""
+    """Whether the cell is finished."""
     return cell.state == CellState.DONE.value and cell.outcome is not None
 
 
@@ -248,7 +248,7 @@ def rule_context(
     evidence_digest: str,
     terms: ExemptionTerms,
 ) -> RuleContext:
-    """Assign the evidence to the policy's platforms and jobs."""
+    """Return the input of rules: the evidence by the policy's platforms and jobs."""
     platforms = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)
     failing = [
         result for platform in platforms for job in platform.jobs for result in _failing(job)
@@ -262,7 +262,7 @@ def rule_context(
 def platform_evidence(
     rule: PlatformRule, policy: GatePolicy, snapshot: Snapshot
 ) -> PlatformEvidence:
-    """Return a platform with its newest cell per environment. Jobs without a rule must pass."""
+    """Return a platform with the newest cell of each environment. Jobs without a rule must pass."""
     order = {run: number for number, run in enumerate(snapshot.runs)}
     mine = [cell for cell in snapshot.cells if cell.platform == rule.id]
     mine.sort(key=lambda cell: (order.get(cell.run, -1), cell.run, cell.id))
@@ -278,17 +278,17 @@ def _failing(ruled_job: RuledJob) -> Iterator[FailingResult]:
 
 
 AHEAD = timedelta(days=1)
-"""Evidence may be dated this far ahead: a date without a time zone."""
+"""Maximum time that evidence may be dated ahead, because a date has no time zone."""
 
 
 def doubts(context: RuleContext, platform: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
-    """Return why the cell's evidence does not count, in sentences; empty if the evidence counts."""
+    """Yield sentences about why the cell's evidence does not count; none if it counts."""
     yield from age_doubts(context, cell)
     yield from identity_doubts(context, platform, cell)
 
 
 def age_doubts(context: RuleContext, cell: CellEvidence) -> Iterator[str]:
-    """Return doubts about age: stale, from the future, or undated."""
+    """Yield sentences about the age of evidence: it is stale, dated ahead, or undated."""
     if not is_over(cell):
         yield f"{cell.id} is not over"
         return
@@ -304,7 +304,10 @@ def age_doubts(context: RuleContext, cell: CellEvidence) -> Iterator[str]:
 def identity_doubts(
     context: RuleContext, platform: PlatformEvidence, cell: CellEvidence
 ) -> Iterator[str]:
-    """Return doubts about identity: simulated, of another machine or subject, or not attested."""
+    """Yield sentences about the origin of evidence.
+
+    It may be simulated, not attested, or of another machine or subject.
+    """
     if cell.simulated:
         yield f"{cell.id} is simulated"
     if cell.mismatch:
@@ -343,6 +346,6 @@ def _age(what: str, at: datetime | None, now: datetime, limit: timedelta) -> Ite
 
 
 def age_sentence(age: timedelta) -> str:
-    """Return an age in whole units: ``36 hours``, ``12 days``."""
+    """Return an age in words: ``36 hours``, ``12 days``."""
     hours = int(age.total_seconds() // 3600)
     return counted(hours, "hour") if hours <= 72 else counted(hours // 24, "day")

@@ -1,4 +1,4 @@
-"""Changes of a job's tests, by name, against the baseline runs."""
+"""Changes of a job's tests, by name, against the runs of the baseline."""
 
 from __future__ import annotations
 
@@ -7,51 +7,50 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 CHECK = "check "
-"""Start of the name of a job's own check among its tests."""
+"""Prefix of a job's own check among the names of its tests."""
 METRIC = "metric "
 EXIT = "exit code"
-"""What each demo, benchmark and use case has, even if it reports nothing else."""
+"""Name that every demo, benchmark and use case has, even if it reports nothing."""
 NAMED = 200
-"""Maximum added tests that are listed; the total is counted."""
+"""Maximum number of added tests that are listed; all are counted."""
 Tests = Counter[str]
-"""Node ids in the form of `normal_nodeid`; several tests may share one.
+"""Node ids in the form of `normal_nodeid`; several tests may have the same.
 
-Of a command, `CHECK`, `METRIC` and `EXIT` name what it reports about itself.
+Names with `CHECK` or `METRIC`, and `EXIT`, are what a command reports about itself.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestChanges:
-    """Changes against the tests of the baseline."""
+    """The changes of a job's tests against those of the baseline."""
 
     __test__ = False
 
     runs: tuple[str, ...] = ()
-    """Compared runs: those that the gate passed last, and the platform's last green one. Empty
-    without any.
+    """Ids of the compared runs: those that the gate passed last, and the platform's last green run.
     """
     removed: tuple[str, ...] = ()
-    """Node ids of any baseline that are absent now, as the baseline had them."""
+    """Node ids of baseline tests that are absent now."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Tests with a confirmed alias, by older name."""
+    """New names of tests by old ones, as confirmed by aliases."""
     added: int = 0
-    """Number of tests that no baseline has."""
+    """Number of tests that no run of the baseline has."""
     added_names: tuple[str, ...] = ()
-    """The first `NAMED` of these."""
+    """The first `NAMED` names of added tests."""
     unknown: bool = False
-    """Whether counted tests have no name, so that they cannot be compared."""
+    """Whether tests are counted without a name, so that they cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """Node ids of a job's tests, by their form of `normal_nodeid`.
 
-    ``t.py::a[1-2]`` and ``t.py::a[2-1]`` are compared as one name twice: which one is gone tells
-    only its node id.
+    ``t.py::a[1-2]`` and ``t.py::a[2-1]`` are compared as one name that occurs twice; only the
+    node id shows which of them is gone.
     """
 
     then: Mapping[str, Set[str]] = field(default_factory=dict)
-    """Of the baselines."""
+    """Node ids in the runs of the baseline."""
     now: Mapping[str, Set[str]] = field(default_factory=dict)
 
     def removed(self, tests: Tests) -> tuple[str, ...]:
@@ -64,13 +63,13 @@ class Names:
 
 
 NO_NAMES = Names()
-"""Tests are named in their form of `normal_nodeid`."""
+"""No node ids: tests are named by their form of `normal_nodeid`."""
 
 
 def _node_ids(
     tests: Tests, had: Mapping[str, Set[str]], other: Mapping[str, Set[str]]
 ) -> tuple[str, ...]:
-    """Return a node id of `had` for each test, first those that `other` lacks."""
+    """Return a node id from `had` for each test; node ids that `other` lacks come first."""
     found: list[str] = []
     for name, number in tests.items():
         own, theirs = had.get(name, frozenset()), other.get(name, frozenset())
@@ -81,14 +80,14 @@ def _node_ids(
 
 @dataclass(frozen=True, slots=True)
 class BaselineTests:
-    """Collected tests of a baseline, by job."""
+    """The collected tests of a baseline, by job."""
 
     runs: tuple[str, ...]
     by_job: Mapping[str, Tests]
 
 
 def is_reported(name: str) -> bool:
-    """Whether a name is of what a command reports about itself, and not of a test."""
+    """Whether a name is something that a command reports about itself, not a test."""
     return name == EXIT or name.startswith((CHECK, METRIC))
 
 
@@ -104,13 +103,13 @@ def changes_since(
     """Compare the tests of a job with each baseline.
 
     Args:
-        job: Its id.
+        job: The job's id.
         now: The collected tests; None if their names are unknown.
-        baselines: Any number.
-        renames: Confirmed ones, by the older name; a name may have changed more than once.
-        left_out: Files and folders that were skipped as a whole or not looked into: what was lost
-            there is told of them, and is not told again.
-        names: The node ids of the baselines, and those of now.
+        baselines: The baselines; may be empty.
+        renames: New names by old ones, as confirmed; a name may have changed more than once.
+        left_out: Files and folders that were skipped as a whole or ignored; their own rule reports
+            the tests in them.
+        names: Node ids of the tests, of the baselines and now.
     """
     then = [one.by_job.get(job, Counter()) for one in baselines]
     runs = tuple(dict.fromkeys(run for one in baselines for run in one.runs))
@@ -134,7 +133,7 @@ def changes_since(
 
 
 def _gone(then: Tests, now: Tests, renames: Mapping[str, str]) -> tuple[Tests, dict[str, str]]:
-    """Return absent tests, without those that have a confirmed new name."""
+    """Return the absent tests, and the new names of those with a confirmed alias."""
     gone, new, moved = then - now, now - then, dict[str, str]()
     for name in sorted(gone):
         name_now = _newest(name, renames)

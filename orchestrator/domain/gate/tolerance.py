@@ -1,8 +1,8 @@
-"""Toleration of failing results: by a quarantine, a known issue, or as flaky.
+"""Toleration of failing results by quarantines, known issues and the allowance for flaky tests.
 
-Failing results are assigned in turn, blocking ones first; a used-up allowance tolerates no
-more. So an allowance more never makes a result intolerable, and an advisory result
-never takes one away from a blocking one. What is tolerated stays failed in every count.
+Failing results are assigned one after the other, blocking ones first; an allowance that is used up
+tolerates no more. So an additional allowance never makes a result intolerable, and an advisory
+result never uses an allowance of a blocking one. Tolerated results stay failed in every count.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 
 FLAKY = "flaky"
-"""Id of the allowance for flaky tests, and of their rule."""
+"""Id of the allowance for flaky tests, and of the rule on them."""
 GIVEN_UP = "removed_tests"
-"""Id of the allowance that the policy's `removed_tests` gives."""
+"""Id of the allowance by the policy's `removed_tests`."""
 _ANY = IssueMatch(exception="*")
 
 
@@ -36,29 +36,30 @@ class FailingResult:
     job: JobEvidence
     blocking: bool
     name: str = ""
-    """Name of the test or check; empty without one."""
+    """Name of the test or check; empty if the result has none."""
     words: str = ""
-    """Description of a result without a signature."""
+    """Description of a result that has no signature."""
     count: int = 1
     test: FailedTest | None = None
     is_end: bool = False
-    """Whether it is the end of the job itself."""
+    """Whether the result is the end of the job itself."""
 
     @property
     def has_no_signature(self) -> bool:
-        """Whether the result is not a test's, or is a test's without a signature."""
+        """Whether the result has no signature, because it is no test's or the test has none."""
         return self.test is None or not self.test.signature
 
     @property
     def is_over(self) -> bool:
-        """Whether the test failed in another run only."""
+        """Whether the test failed only in another run."""
         return self.test is not None and bool(self.test.run)
 
     @property
     def is_of_wrong_subject(self) -> bool:
-        """Whether a file could not be collected in a job that had another subject.
+        """Whether a file could not be collected in a job that ran with another subject.
 
-        That proves nothing about the subject, so the job is inconclusive. In other runs it counts.
+        Such a result proves nothing about the subject, so that the job is inconclusive. It
+        counts if it occurred in another run.
         """
         is_wrong = (self.job.outcome, self.job.reason) == (Outcome.ERRORED, "wrong_subject")
         is_file = self.test is not None and "::" not in self.test.nodeid
@@ -66,19 +67,19 @@ class FailingResult:
 
     @property
     def key(self) -> tuple[str, str, bool, str]:
-        """The identity and sort key."""
+        """The identity of the result, by which results are sorted."""
         return self.cell.id, self.job.id, self.test is None, self.name
 
     @property
     def is_flaky(self) -> bool:
-        """Whether the test passed in a rerun with nothing changed."""
+        """Whether the test passed in an unchanged rerun."""
         known = self.test
         return known is not None and (
             "passed" in known.reruns or bool(known.run and not known.payload)
         )
 
     def failure(self, at: datetime) -> Failure:
-        """The failure in the form that known issues match."""
+        """Return the failure in the form that known issues match."""
         told = self.test
         signature = Signature(
             told.signature if told else "",
@@ -96,41 +97,41 @@ class FailingResult:
 
 @dataclass(frozen=True, slots=True)
 class ToleratedResult:
-    """A failing result with the excuses that tolerate it."""
+    """A failing result with what tolerates it."""
 
     failing: FailingResult
     by: Mapping[str, int] = field(default_factory=dict)
-    """Number of tolerated results, by the id of what tolerates them."""
+    """Number of tolerated results by the id of a known issue, quarantine or allowance."""
     exhausted: tuple[str, ...] = ()
-    """Ids of matching allowances whose maximum is used up."""
+    """Ids of matching allowances that are used up."""
 
     @property
     def run(self) -> str:
-        """The run in which the test failed; empty if the test fails in this run."""
+        """Id of the other run in which the test failed; empty if it fails in this run."""
         return self.failing.test.run if self.failing.test else ""
 
     @property
     def left(self) -> int:
-        """Number of results that nothing tolerates."""
+        """Number of results that are not tolerated."""
         return self.failing.count - sum(self.by.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """All failing results, each with the excuses that tolerate it."""
+    """All failing results with what tolerates them."""
 
     results: tuple[ToleratedResult, ...]
-    """Blocking results first."""
+    """The results, blocking ones first."""
     issues: tuple[KnownIssue, ...]
-    """Known issues of the policy and the product, by id."""
+    """The known issues of the policy and the product, sorted by id."""
     by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
-    """Results by cell and job."""
+    """Results of these runs by cell and job."""
     over_by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
-    """Results of other runs only, by cell and job."""
+    """Results of only other runs by cell and job."""
 
     @property
     def used(self) -> Mapping[str, int]:
-        """Number of results that each known issue and quarantine tolerates."""
+        """Number of tolerated results by the id of what tolerates them."""
         total: Counter[str] = Counter()
         for result in self.results:
             total.update(result.by)
@@ -139,20 +140,20 @@ class Tolerance:
 
 @dataclass(slots=True)
 class _Allowance:
-    """A source of toleration with a remaining count."""
+    """An allowance with the number of results that it can still tolerate."""
 
     id: str
     left: int | None
-    """Remaining results; None is unlimited."""
+    """Number of results that it can still tolerate; None is unlimited."""
 
 
 def failing_results(
     cell: CellEvidence, job: JobEvidence, *, blocking: bool
 ) -> Iterator[FailingResult]:
-    """Return all failures of a job: tests, checks, and its own end.
+    """Yield all failures of a job: tests, checks, and its own end.
 
-    A crash of a job is a failing result besides its failing tests, and what tolerates the tests
-    does not tolerate the crash.
+    A crash of a job is a failing result beside its failing tests; excuses of the tests do not
+    tolerate the crash.
     """
     about = FailingResult(cell, job, blocking)
     for test in job.failed:
@@ -173,7 +174,7 @@ def failing_results(
 def failures_over(
     cell: CellEvidence, job: JobEvidence, *, blocking: bool
 ) -> Iterator[FailingResult]:
-    """Return failures of other runs of the job that do not occur here."""
+    """Yield the failures of the job in other runs that do not occur here."""
     for test in job.failed_before:
         is_end = not test.signature and test.nodeid.startswith("(")
         yield FailingResult(
@@ -188,7 +189,7 @@ def tolerate(
     now: datetime,
     terms: ExemptionTerms,
 ) -> Tolerance:
-    """Assign to each failing result the exception, issue or quarantine that tolerates it."""
+    """Return the failing results, each with what tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
     finder = _ToleranceFinder(policy, snapshot, issues, now, terms)
@@ -203,7 +204,7 @@ def tolerate(
 
 
 def known_issues(policy: GatePolicy, snapshot: Snapshot) -> tuple[KnownIssue, ...]:
-    """Return the policy's and the stored known issues; the policy's win by id."""
+    """Return the policy's and the stored known issues; with equal ids, the policy's is returned."""
     stored = {issue.id: issue for issue in snapshot.known_issues}
     written = {one.id: _known_issue(one, policy) for one in policy.spec.known_issues}
     return tuple(issue for _, issue in sorted({**stored, **written}.items()))
@@ -225,7 +226,7 @@ def _known_issue(one: PolicyIssue, policy: GatePolicy) -> KnownIssue:
 
 
 def _parts(job: JobEvidence) -> int:
-    """Return the parts that explain a job's failure."""
+    """Return the number of failures that explain the failure of a job."""
     return job.counts.bad + len(job.failed) + len(job.failed_checks)
 
 
@@ -247,9 +248,10 @@ def _allow(one: FailingResult, open_to: Iterable[_Allowance]) -> ToleratedResult
 
 
 class _ToleranceFinder:
-    """Finds the exceptions that may tolerate a failing result.
+    """Finds the allowances for a failing result.
 
-    Quarantines, then known issues without and with a limit.
+    The order is: removed tests, quarantines, known issues without a limit, then with a limit,
+    and the allowance for flaky tests.
     """
 
     def __init__(
@@ -279,7 +281,7 @@ class _ToleranceFinder:
         self._known: dict[tuple[object, ...], tuple[KnownIssue, ...]] = {}
 
     def open_to(self, one: FailingResult) -> Iterator[_Allowance]:
-        """Yield candidates in the order in which they are used."""
+        """Yield the allowances for a failing result in the order in which they are used."""
         if one.test is not None and one.test.payload and self._manifest.gives_up(one.name):
             yield _Allowance(GIVEN_UP, None)
         if self._is_quarantined(one) and one.test is not None:

@@ -1,4 +1,4 @@
-"""Verdicts of a gate, their records, and the public keys that they are signed with."""
+"""Verdicts of a gate, stored verdicts, and the public keys of their signatures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from orchestrator.domain.extend_record import extended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
-    """The public half of a signing key; its private half is a file of one controller."""
+    """The public part of a signing key; the private part is a file of one controller."""
 
     id: str
-    """sha256 of the key's canonical form, as in securesystemslib."""
+    """sha256 of the key's canonical form, as securesystemslib defines it."""
     public: str
-    """The raw 32 bytes of Ed25519, in hex."""
+    """The 32 bytes of the Ed25519 key, in hex."""
     created_at: datetime | None = None
-    """None if the file does not state it."""
+    """When the key was created; None if its file does not state it."""
     not_after: datetime | None = None
-    """The time after which the key signs nothing; None without one."""
+    """Time after which the key does not sign; None without a limit."""
     retired_at: datetime | None = None
-    """When a person retired it."""
+    """When a person retired the key; None if nobody did."""
 
     @property
     def ends_at(self) -> datetime | None:
-        """Return when the key stops signing; None if that is unknown."""
+        """When the key stops signing; None if that is unknown."""
         known = [at for at in (self.not_after, self.retired_at) if at is not None]
         return min(known, default=None)
 
@@ -39,23 +39,22 @@ class KeyResponse(PublicKey):
     """A signing key with its present state."""
 
     is_over: bool
-    """Whether it no longer signs; earlier signatures stay valid."""
+    """Whether the key does not sign any more; its earlier signatures stay valid."""
 
 
 def key_answer(key: PublicKey, at: datetime) -> KeyResponse:
-    """Return the key with its state at a time."""
+    """Return a key with its state at the time `at`."""
     is_over = key.ends_at is not None and at >= key.ends_at
     return extended(KeyResponse, key, is_over=is_over)
 
 
 LATER: Mapping[str, bool] = MappingProxyType({"later": True})
-"""Dataclass field metadata: a field with its default is left out of documents, so that older ones
-keep their bytes.
-"""
+"""Metadata of a dataclass field that documents omit if it has its default, so that older documents
+keep their bytes."""
 
 
 class Decision(StrEnum):
-    """The release decision."""
+    """The decision of a gate."""
 
     PASS = "PASS"  # noqa: S105 - a word, no secret
     PASS_WITH_EXCEPTIONS = "PASS_WITH_EXCEPTIONS"  # noqa: S105
@@ -64,7 +63,7 @@ class Decision(StrEnum):
 
     @property
     def rank(self) -> int:
-        """From 0, the best, to 3, the worst."""
+        """Rank of the decision, from 0 (best) to 3 (worst)."""
         return _RANKS[self]
 
 
@@ -83,18 +82,19 @@ class RuleOutcome(StrEnum):
     TOLERATED = "tolerated"
     """Tolerated by a known issue, a flaky allowance or a quarantine."""
     WAIVED = "waived"
-    """Excused by an exception of the policy or a waiver."""
+    """Excused by an exception of the policy or by a waiver."""
     UNKNOWN = "unknown"
-    """The evidence does not decide it."""
+    """The evidence does not decide."""
     VIOLATED = "violated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """The result of a rule with its reason and inputs."""
+    """The result of a rule, with its reason and inputs."""
 
     id: str
-    """``platform/aws-a10g``, ``job/moe@gcp-l4``, ``performance/moe/tokens_per_s@gcp-l4``."""
+    """Id, such as ``platform/aws-a10g``, ``job/moe@gcp-l4`` or
+    ``performance/moe/tokens_per_s@gcp-l4``."""
     kind: str
     """evidence, subject, payload_level, platform, freshness, attestation, hardware, job,
     nothing_passed, subject_loaded, degraded, missing, test_set, selection, changed_tests,
@@ -103,52 +103,52 @@ class RuleResult:
     blocking: bool
     outcome: RuleOutcome
     sentence: str
-    """The reason for a person, with figures."""
+    """The reason with figures, for a person."""
     inputs: Mapping[str, object] = field(default_factory=dict)
-    """The figures: texts, integers, booleans, and lists and maps of these."""
+    """The inputs as texts, integers, booleans, and lists and maps of these."""
     by: tuple[str, ...] = ()
-    """Ids of the applied known issues, exceptions, waivers and quarantines."""
+    """Ids of the known issues, exceptions, waivers and quarantines that were applied."""
     waivable: bool = True
-    """Whether exceptions and waivers may apply: not to stale, simulated or absent evidence, or the
-    wrong machine.
+    """Whether exceptions and waivers may apply.
+
+    They do not for stale, simulated or absent evidence, or for the wrong machine.
     """
     failing: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
-    """Failing items by stable id (a test, a check, a reason) with their counts or amounts; empty
-    where it is not violated. Waivers refer to these.
-    """
+    """Failing items (tests, checks, reasons) by stable id, with counts or amounts; empty if the
+    rule is not violated. Waivers refer to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A verdict: the decision with every rule result. Equal inputs give equal bytes."""
+    """A verdict: the decision with all results of rules. Equal inputs give equal bytes."""
 
     gate: str
     product: str
     decision: Decision
     at: datetime
-    """The time of the evaluation."""
+    """Time of the evaluation."""
     subject: Mapping[str, str]
     policy_digest: str
     evidence_digest: str
     rules: tuple[RuleResult, ...]
     warnings: tuple[str, ...] = ()
-    """Stale and expired exceptions, and other things to tidy up."""
+    """Warnings, such as about stale and expired exceptions."""
     summary: str = ""
     """One sentence: the decision and its deciding rules."""
     tool: str = ""
-    """``seatrial 0.1.0``."""
+    """Program and version, such as ``seatrial 0.1.0``."""
     rules_version: int = field(default=1, metadata=LATER)
-    """Version of the rules that decided; a replay uses these."""
+    """Version of the rules that decided; a replay uses the same."""
 
 
 def reasons_of(decision: str, summary: str) -> str:
-    """Return the reasons in a verdict's summary: the summary without the decision."""
+    """Return the summary of a verdict without its decision."""
     rest = summary.removeprefix(f"{decision}: ")
     return rest[:1].upper() + rest[1:]
 
 
 def failing_items(verdict: Verdict) -> list[str]:
-    """Return the failing tests and jobs that prevent a pass: ``t.py::one (unit@gcp-l4)``."""
+    """Return the failing items that prevent a pass, such as ``t.py::one (unit@gcp-l4)``."""
     return [
         f"{name} ({rule.id.partition('/')[2]})"
         for rule in verdict.rules
@@ -159,25 +159,25 @@ def failing_items(verdict: Verdict) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """A version of a policy, with the time from which its gate uses it."""
+    """A version of a policy, with the time since which its gate uses it."""
 
     gate: str
     product: str
     digest: str
     """Digest of its content; comments and layout do not change it."""
     text: str
-    """The file as it was uploaded."""
+    """Text of the file as it was uploaded."""
     document: str
-    """Canonical JSON with every default spelled out; `digest` is of these bytes."""
+    """Canonical JSON with all default values; `digest` is the digest of these bytes."""
     first_seen: datetime
     """When any gate first stored this version."""
     since: datetime
     """When it became this gate's policy; a version that is restored has a new entry."""
     by: str = ""
-    """Who stored it."""
+    """The person who stored it; empty if unknown."""
 
     def refuse_other_product(self, present: StoredPolicy, *, name: str) -> None:
-        """Raise InvalidDocumentError, about `name`, if the gate's present policy has another."""
+        """Raise InvalidDocumentError, for the file `name`, if the gate has another product."""
         if self.product != present.product:
             said = (
                 f"is {self.product!r}, and the gate {self.gate!r} is of {present.product!r}:"
@@ -188,31 +188,31 @@ class StoredPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictEnvelope:
-    """What is stored beside a verdict, with the digests of its blobs.
+    """The stored data beside a verdict, with digests.
 
-    Without slots, so that a record can extend it and a verdict.
+    It has no slots, so that a record can extend both this class and `Verdict`.
     """
 
     id: str
-    """``V-0001``; empty before it is stored."""
+    """Id, such as ``V-0001``; empty before it is stored."""
     runs: tuple[str, ...]
-    """The runs whose evidence it evaluates."""
+    """Ids of the evaluated runs."""
     lineage: str
-    """The lineage of verdicts; the gate's name by default."""
+    """Name of the lineage; by default the gate's name."""
     created_at: datetime
     snapshot_digest: str
-    """sha256 of the frozen evidence, with the waivers and approvals at that time."""
+    """sha256 of the frozen evidence with the waivers and approvals of that time."""
     document_digest: str
     """sha256 of the verdict's canonical JSON."""
     envelope_digest: str
     """sha256 of the signed statements."""
     key_id: str
-    """The signing key."""
+    """Id of the signing key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict(VerdictEnvelope):
-    """A verdict of a gate with its envelope."""
+    """A verdict with its gate and its stored data."""
 
     gate: str
     verdict: Verdict
@@ -220,24 +220,24 @@ class StoredVerdict(VerdictEnvelope):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictResponse(VerdictEnvelope, Verdict):
-    """A stored verdict, which never changes, with the digests of its blobs."""
+    """A stored verdict, which never changes, with digests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLine:
-    """The outcome of one rule."""
+    """The outcome of one rule, in lists of verdicts."""
 
     id: str
     kind: str
     blocking: bool
     outcome: RuleOutcome
     sentence: str
-    """The reason of a blocking rule that is unknown or violated; empty for others."""
+    """The sentence of a blocking rule that is unknown or violated; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictLine:
-    """A stored verdict without the inputs of its rules, for lists."""
+    """A stored verdict in lists, without the inputs of its rules."""
 
     id: str
     gate: str
@@ -254,14 +254,14 @@ class VerdictLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResponse:
-    """A verdict and its re-evaluation."""
+    """A stored verdict compared with its evaluation by a replay."""
 
     id: str
     identical: bool
-    """Whether the bytes are equal."""
+    """Whether the bytes of both verdicts are equal."""
     document_digest: str
     """sha256 of the stored verdict."""
     replayed_digest: str
-    """sha256 of the re-evaluated verdict."""
+    """sha256 of the replayed verdict."""
     decision: Decision
-    """Decision of the re-evaluated verdict."""
+    """Decision of the replayed verdict."""

@@ -1,4 +1,4 @@
-"""Approvals: the required people approved this evidence."""
+"""Rule on approvals: the required persons approved this evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
 ALONE = "a maintainer who works alone says `approvals: {on: []}` in the policy"
-"""How one person alone decides."""
+"""How a person who works alone decides without approvals."""
 
 
 def approvals(
@@ -20,17 +20,18 @@ def approvals(
     results: Sequence[RuleResult],
     concerned: Sequence[Exemption],
 ) -> Iterator[RuleResult]:
-    """Yield a result where the decision without approvals needs approvals.
+    """Yield a result if the decision needs approvals.
 
-    A policy that requires an approval for a PASS requires it for a PASS_WITH_EXCEPTIONS, too. Where
-    the policy does not say, an excuse by one person alone needs an approval: by a stored known
-    issue or quarantine, by an exception whose approver is only typed, by a change of the payload.
+    A policy that requires approvals for a PASS requires them for a PASS_WITH_EXCEPTIONS, too.
+    If the policy has no rule, approvals are needed where one person alone excused a violation:
+    with a stored known issue or quarantine, an exception whose approver was typed, or another
+    payload.
 
     Args:
-        context: What the verdict is made from.
-        decision: What the other rules come to.
-        results: Of the other rules.
-        concerned: Exceptions and waivers for what is wrong, whether they are in force or not.
+        context: The input of the rules.
+        decision: The decision of the other rules.
+        results: The results of the other rules.
+        concerned: Exceptions and waivers of bad rules, whether they count or not.
     """
     rule = context.policy.spec.approvals
     if rule is None and context.terms.approved and not _is_agreed(context, results):
@@ -68,18 +69,18 @@ def approvals(
 
 
 def _step(gate: str, authors: Set[str]) -> str:
-    """Describe how to approve, and who can."""
+    """Return how to approve, and who can, in words."""
     how = f"by another person gives one; {ALONE}" if authors else "gives one"
     return f" `seatrial gate approve {gate}` {how}."
 
 
 def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
-    """Describe missing approvals as the first two versions of the rule did."""
+    """Return the sentence of versions 1 and 2 of the rules."""
     return f"{needs} by others than its authors; {some(yes) or 'nobody'} approved this evidence."
 
 
 def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
-    """Describe who approved, whose approval does not count and why, and how to approve."""
+    """Return a sentence about who approved, whose approval does not count, and how to approve."""
     others = " by somebody who did not ask for what it excuses" if authors else ""
     who = f"{some(yes)} approved this evidence" if yes else "nobody has approved this evidence yet"
     if idle:
@@ -90,9 +91,10 @@ def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], s
 
 
 def _is_agreed(context: RuleContext, results: Sequence[RuleResult]) -> bool:
-    """Whether every excuse is an approved waiver or stated in the policy.
+    """Whether every excuse is an approved waiver or is in the policy.
 
-    An exception's approver is only a name in the policy; that person has approved nothing here.
+    The approver of an exception is only a name in the policy, so that exceptions do not count
+    here.
     """
     agreed = {FLAKY, GIVEN_UP, *(one.id for one in context.snapshot.waivers)}
     agreed |= {one.id for one in context.policy.spec.known_issues}
@@ -102,9 +104,9 @@ def _is_agreed(context: RuleContext, results: Sequence[RuleResult]) -> bool:
 
 
 def _approvals(context: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
-    """Return the names of approvers of this evidence, by person.
+    """Return the names of the approvers of this evidence, by person.
 
-    Optionally only those with tokens.
+    With `signed`, only approvals with a token are counted.
     """
     return {
         context.terms.person(one.by): one.by.strip()
@@ -115,7 +117,7 @@ def _approvals(context: RuleContext, *, signed: bool = False) -> Mapping[str, st
 
 
 def _authors(context: RuleContext, concerned: Sequence[Exemption]) -> set[str]:
-    """Return the authors of every excuse that the decision uses."""
+    """Return the authors of all excuses of the decision."""
     names = [one.author for one in concerned]
     if context.terms.signed:
         used = context.tolerance.used

@@ -1,4 +1,4 @@
-"""Rule on changed tests: every baseline test still exists, or the policy lists it as removed."""
+"""Rule on changed tests: every test of the baseline still exists, or the policy gives it up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAMED = 3
 
 
 def changed_tests_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job whose tests differ from the baseline's, or cannot be compared."""
+    """Yield a result for each job whose tests differ from the baseline's or cannot be compared."""
     for judged in context.jobs:
         changes = judged.job.changes
         if changes is not None and _is_compared(context, judged, changes):
@@ -27,7 +27,7 @@ def changed_tests_v2(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def changed_tests(context: RuleContext) -> Iterator[RuleResult]:
-    """Add to `changed_tests_v2` how to accept missing tests, or where they moved."""
+    """Yield the results of `changed_tests_v2`, with advice about missing tests."""
     for result in changed_tests_v2(context):
         is_lost = result.outcome is not RuleOutcome.OK and bool(result.inputs["removed"])
         yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result
@@ -41,7 +41,7 @@ _REMEDY = (
 
 
 def _is_compared(context: RuleContext, ruled_job: RuledJob, changes: TestChanges) -> bool:
-    """Whether tests can be compared: ingested evidence may count tests without naming them."""
+    """Whether tests are compared: ingested evidence may count tests without naming them."""
     allowed = context.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
         return bool(changes.runs) and not (ruled_job.cell.ingested and allowed)
@@ -56,7 +56,7 @@ def _result(ruled_job: RuledJob, changes: TestChanges, rule: ManifestRule) -> Ru
     return RuleResult(
         id=f"changed_tests/{ruled_job.name}",
         kind="changed_tests",
-        # What is only told, as added tests or that there is no baseline, changes no standing.
+        # Facts such as added tests, or that there is no baseline, block nothing.
         blocking=ruled_job.blocking and outcome is not RuleOutcome.OK,
         outcome=outcome,
         sentence=f"{ruled_job.job.id} on {ruled_job.cell.id}: "
@@ -104,14 +104,14 @@ def _noun(names: Sequence[str]) -> str:
 
 
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
-    """Return removed tests that the policy does not give up."""
+    """Return the removed tests that the policy does not give up."""
     return [name for name in removed if not rule.gives_up(name)]
 
 
 def _absent(
     platform: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
 ) -> Iterator[RuleResult]:
-    """Return jobs that have tests in the baseline and are absent in this cell."""
+    """Yield a result for each job that has tests in the baseline and is absent in the cell."""
     for name, tests in sorted(cell.jobs_gone.items()):
         asked = next(each for each in platform.rules if like(each.id, name))
         lost = _refused(tests, rule)

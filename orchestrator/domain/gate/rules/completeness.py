@@ -1,4 +1,4 @@
-"""Completeness: every collected test reported, and no fewer were collected than before."""
+"""Rule on completeness: all collected tests reported, and enough tests were collected."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
 _CUT_SHORT = frozenset({Outcome.CANCELLED, Outcome.ERRORED})
-"""Causes outside of the subject, after which missing reports are unknown."""
+"""Outcomes by a cause outside of the subject, after which missing reports are unknown."""
 
 
 def missing(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell: ok if each collected test reported, and enough were collected.
+    """Yield a result for each cell: ok if all collected tests reported and enough were collected.
 
     Enough is the policy's share (`min_tests_vs_baseline`) of the last green run's tests.
     """

@@ -1,6 +1,6 @@
-"""Credibility: fresh, attested evidence, and at least one passing test in every job.
+"""Rules on credibility: evidence is fresh and attested, and a test passed in every job.
 
-No exception and no waiver reaches these results: nothing makes old or simulated evidence new.
+Exceptions and waivers do not apply to these results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def nothing_passed(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def _counted(ruled_job: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
-    """Describe how many tests passed, and which outcomes the others had."""
+    """Return the number of passed tests and checks, and the numbers of the others by words."""
     counts, checks = ruled_job.job.counts, ruled_job.job.checks
     passed_over = {
         ("test", "skipped"): counts.skipped,
@@ -59,7 +59,7 @@ def _counted(ruled_job: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
 
 
 def freshness(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell: it is done, and not older than the policy allows."""
+    """Yield a result for each cell: ok if it is finished and not older than the policy allows."""
     max_age = context.policy.spec.evidence.max_age
     for platform, cell in context.cells:
         found = list(age_doubts(context, cell))
@@ -80,7 +80,7 @@ def freshness(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell: the agent produced it on the attested machine."""
+    """Yield a result for each cell: ok if the agent produced it on an attested machine."""
     for platform, cell in context.cells:
         found = list(identity_doubts(context, platform, cell))
         yield RuleResult(
@@ -102,10 +102,10 @@ def attestation_v2(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation(context: RuleContext) -> Iterator[RuleResult]:
-    """Check attestations as `attestation_v2` does.
+    """Yield the results of `attestation_v2`, some of which block more often.
 
-    An ingested cell on a blocking platform blocks without one, even if it reports that the platform
-    was unavailable.
+    On a blocking platform, an ingested cell without attestation blocks even if it states that
+    the platform was not available.
     """
     typed = {
         f"attestation/{cell.id}"
@@ -118,7 +118,7 @@ def attestation(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Check that a test passed on at least one blocking platform."""
+    """Yield a result: ok if a job passed on a blocking platform with evidence that counts."""
     passing = sorted(
         {cell.id for platform in context.platforms for cell in _passing(context, platform)}
     )
@@ -138,7 +138,7 @@ def evidence_v2(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def own_environment(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield an advisory result per cell whose jobs saw Seatrial's own packages."""
+    """Yield an advisory result for each cell whose jobs saw Seatrial's own packages."""
     for _, cell in context.cells:
         if cell.own_environment:
             yield _advisory(
@@ -151,7 +151,7 @@ def own_environment(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def untested(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield an advisory result on the payload's jobs and test files that the runs left out."""
+    """Yield an advisory result about jobs and test files of the payload that did not run."""
     found = list(dict.fromkeys(one for _, cell in context.cells for one in cell.untested))
     if found:
         yield RuleResult(
@@ -165,9 +165,9 @@ def untested(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def lost_attempts(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield an advisory result per cell with an earlier attempt that was lost while jobs could run.
+    """Yield an advisory result for each cell that lost an earlier attempt while jobs could run.
 
-    A test that brings its machine down looks like a machine that failed.
+    A test that brings down its machine looks like a machine that failed.
     """
     for _, cell in context.cells:
         if cell.lost_attempts:
@@ -194,7 +194,7 @@ def _advisory(
 
 
 def evidence(context: RuleContext) -> Iterator[RuleResult]:
-    """Check the evidence as `evidence_v2` does; without any run, name the product."""
+    """Yield the result of `evidence_v2`; without any run, its sentence names the product."""
     product = context.policy.metadata.product
     none = (
         f"There is no finished run of the product {product}, which the policy is for: launch one,"
@@ -212,7 +212,7 @@ def _passing(context: RuleContext, platform: PlatformEvidence) -> Iterator[CellE
 
 
 def _passed(ruled_job: RuledJob) -> bool:
-    """Whether it passed, apart from failures that the rules of jobs report."""
+    """Whether the job or one of its tests passed; other rules report its failures."""
     return ruled_job.job.outcome is Outcome.PASSED or ruled_job.job.counts.passed > 0
 
 

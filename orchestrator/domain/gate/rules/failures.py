@@ -1,4 +1,4 @@
-"""Failures: new ones, flaky ones, and those that known issues and quarantines tolerate."""
+"""Rules on failures: new ones, flaky ones, and those that are tolerated."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_LISTED = 20
 
 
 def new_failures(context: RuleContext) -> Iterator[RuleResult]:
-    """Check that no more failures have a new signature than the policy allows.
+    """Yield a result: ok if at most as many failures are new as the policy allows.
 
-    It counts all jobs on blocking platforms, including advisory jobs: a new failure may stop a
-    release where a known one does not. The result is unknown if a failure cannot be compared.
+    It counts all jobs on blocking platforms, also advisory jobs, because a new failure may stop
+    a release where a known one does not. It is unknown if a failure cannot be compared.
     """
     rule = context.policy.spec.new_failures
     if rule is None:
@@ -62,9 +62,9 @@ def new_failures(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def flaky(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: tests that failed and passed in a rerun.
+    """Yield a result about the tests that failed and passed in a rerun.
 
-    The rules of jobs evaluate failures.
+    The rules on jobs evaluate the failures.
     """
     rule = context.policy.spec.flaky
     seen = [result for result in context.tolerance.results if result.failing.is_flaky]
@@ -100,7 +100,7 @@ def flaky(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each job that passes here but failed in another run of its subject."""
+    """Yield a result for each job with failures that occurred only in other runs of its subject."""
     yield from _failed_in_others(context, lambda test: _test_text(test, test.nodeid))
 
 
@@ -117,9 +117,10 @@ def _failed_in_others(
 
 
 def failed_first(context: RuleContext) -> Iterator[RuleResult]:
-    """Check failures before reruns, also on platforms unavailable later, with a remedy.
+    """Yield the results of `failed_first_v2`, also for unavailable platforms, with advice.
 
-    The sentence has the command that approves a change of the payload, or that asks for a waiver.
+    The sentence has the command that approves a change of the payload or that requests a
+    waiver.
     """
     gate = context.policy.metadata.name
     ways = (
@@ -162,7 +163,7 @@ _HOW_IT_FAILED = {
     "failed, and passed when the suite ran it again": True,
     "failed in another run of the same, and not in this": False,
 }
-"""How a result that passes here failed, and whether in the job's own run."""
+"""How a result that passes here failed, and whether that was in the job's own run."""
 
 
 def _failed_first(
@@ -221,7 +222,7 @@ def _test_text(test: FailedTest, name: str) -> str:
 
 
 def _called(test: FailedTest) -> str:
-    """Return the test's name; of what has none, what it is: ``the job itself (failed)``."""
+    """Return the test's name; for a result without a name, a description of the result."""
     if test.signature or not test.nodeid.startswith("("):
         return test.nodeid
     return "a result without a name" if test.nodeid == NAMELESS else f"the job itself {test.nodeid}"
@@ -230,7 +231,7 @@ def _called(test: FailedTest) -> str:
 def _left_out(
     platform: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Return jobs that failed in another run of the subject, and are absent in this cell."""
+    """Yield a result for each job that failed in another run and is absent in the cell."""
     for name, run in sorted(cell.jobs_failed.items()):
         asked = next(each for each in platform.rules if like(each.id, name))
         is_told = asked.id == name and asked is not platform.rules[-1]
@@ -251,15 +252,15 @@ def _left_out(
 
 
 def known_issues(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per known issue and quarantine: what it tolerates.
+    """Yield a result for each known issue and quarantine that tolerates failures.
 
-    The rules of jobs evaluate failures.
+    The rules on jobs evaluate the failures.
     """
     yield from _known_issues(context, utc)
 
 
 def known_issues_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield them as in versions 1 and 2: times are not written for people."""
+    """Yield the results of versions 1 and 2, whose sentences have times in ISO format."""
     yield from _known_issues(context, datetime.isoformat)
 
 
@@ -314,7 +315,7 @@ def _of(context: RuleContext, ruled_job: RuledJob) -> tuple[ToleratedResult, ...
 def _incomparable(
     context: RuleContext, here: list[RuledJob], results: list[ToleratedResult]
 ) -> list[str]:
-    """Return why new failures cannot be determined."""
+    """Return why the number of new failures is not known, in words."""
     why = []
     if results and not context.snapshot.last_green:
         why.append("there is no green run to compare with")

@@ -1,4 +1,4 @@
-"""Jobs: required ones passed, failures are excused only by exceptions, and the cost limit holds."""
+"""Rules on jobs (required jobs passed, failures are excused) and on the cost limit."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from orchestrator.domain.units import price
 
 
 def cost(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: the cost of all machines of all evaluated runs."""
+    """Yield a result about the cost of all machines of the evaluated runs."""
     yield from _cost(context, lambda amount: price(amount).removeprefix("$"))
 
 
 def cost_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield it as in versions 1 and 2: amounts are rounded to cents."""
+    """Yield the result of versions 1 and 2, whose amounts are rounded to cents."""
     yield from _cost(context, "{:.2f}".format)
 
 
@@ -75,19 +75,19 @@ def _cost(context: RuleContext, amount: Callable[[Decimal], str]) -> Iterator[Ru
 
 
 MOST_LISTED = 20
-"""Maximum failing results that a verdict names per job; of the rest it has the number."""
+"""Maximum number of failing results of a job that a verdict lists; others are only counted."""
 MOST_NAMED = 3
-"""Maximum failing results that its sentence names."""
+"""Maximum number of failing results that a sentence names."""
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def jobs(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job of every cell, and per required job that is absent."""
+    """Yield a result for each job of every cell, and for each required job that is absent."""
     return _jobs(context, _sentence)
 
 
 def jobs_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Check jobs as in the first versions: failures are excused by name alone."""
+    """Yield the results of versions 1 and 2, whose sentences only name the failures."""
     return _jobs(context, _sentence_v2)
 
 
@@ -105,7 +105,7 @@ def _jobs(context: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
 
 
 def degraded(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job that passed with a fallback."""
+    """Yield a result for each job that passed with a fallback."""
     for judged in context.jobs:
         if judged.job.degraded:
             where, why = f"{judged.job.id} on {judged.cell.id}", judged.job.degraded.rstrip(". ")
@@ -143,7 +143,7 @@ def _job(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> RuleResul
 
 
 def _sentence(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], result: RuleResult) -> str:
-    """Describe how each untolerated failure failed, and where to look."""
+    """Return a sentence about the job, its failures that are not tolerated, and where to look."""
     said = [f"{ruled_job.job.id} on {ruled_job.cell.id} {_went(ruled_job, _passed)}"]
     if not is_bad(result):
         return "; ".join([*said, *_failures(tolerated), *_rest(ruled_job)]) + "."
@@ -159,9 +159,9 @@ _SIGNAL = re.compile(r"signal (\d+)")
 
 
 def _cause(one: FailingResult) -> str:
-    """Describe a failure.
+    """Return a failure in words.
 
-    ``t.py::one crashed (SIGSEGV)``, ``self-report: it printed 'FAILED'``, or its name.
+    Examples are ``t.py::one crashed (SIGSEGV)`` and ``self-report: it printed 'FAILED'``.
     """
     if one.name.startswith("("):
         return _SIGNAL.sub(_signal, one.words.rstrip(": ")) or one.name.strip("()")
@@ -180,7 +180,7 @@ def _signal(match: re.Match[str]) -> str:
 
 
 def _failing(job: JobEvidence, tolerated: Sequence[ToleratedResult]) -> Mapping[str, int]:
-    """Return untolerated failures by name; the end of a job also by its reason."""
+    """Return the failures that are not tolerated, by name; the end of a job has its reason, too."""
     failing: Counter[str] = Counter()
     for result in tolerated:
         one = result.failing
@@ -196,7 +196,7 @@ def _failing(job: JobEvidence, tolerated: Sequence[ToleratedResult]) -> Mapping[
 
 
 def _came_to_its_end(job: JobEvidence) -> bool:
-    """Whether the job was not ended from outside, as by a lost machine."""
+    """Whether the job was not ended from outside, for example by a lost machine."""
     return job.ending is None or job.ending.outcome in _FINAL
 
 
@@ -231,7 +231,7 @@ def _name(one: FailingResult) -> str:
 def _failures(
     tolerated: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
-    """Describe the failures, the exceptions that tolerate them, and exhausted limits."""
+    """Yield the failures, what tolerates them, and the known issues that are used up, in words."""
     left = sum(result.left for result in tolerated)
     used = [f"{number} tolerated by {name}" for name, number in _tolerated(tolerated).items()]
     if left:
@@ -244,13 +244,13 @@ def _failures(
 
 
 def _named(tolerated: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
-    """Name the first untolerated failures: `` (test_a.py::one and 2 more)``."""
+    """Return the names of the first failures that are not tolerated, in parentheses."""
     names = sorted({label(r.failing) for r in tolerated if r.left and r.failing.name})
     return f" ({some(names, MOST_NAMED)})" if names else ""
 
 
 def _passed(counts: Counts) -> str:
-    """Describe a pass: ``passed 5 tests``; with all counts where not every test passed."""
+    """Return a pass in words: ``passed 5 tests``; with all counts if not every test passed."""
     if counts.passed == counts.collected:
         return f"passed {counted(counts.passed, 'test')}" if counts.passed else "passed"
     return f"passed: {all_counts(counts)}"
@@ -328,7 +328,7 @@ def _blame(ruled_job: RuledJob) -> list[Mapping[str, str]]:
 
 
 def _absent(platform: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
-    """Return required jobs that are absent in the cell."""
+    """Yield a result for each required job that is absent in the cell."""
     seen: set[str] = set()
     for rule in platform.rules[:-1]:
         found = any(like(rule.id, job.id) for job in cell.jobs)
@@ -351,7 +351,7 @@ def _absent(platform: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResu
 
 
 def _near(name: str, cell: CellEvidence) -> str:
-    """Return a job of the cell that may be meant; empty for a pattern."""
+    """Return a question that names the most similar job of the cell; empty for a pattern."""
     jobs = [] if is_pattern(name) else [job.id for job in cell.jobs]
     close = get_close_matches(name, sorted(jobs), n=1, cutoff=0.5)
     return f" Is its job {close[0]} meant?" if close else ""

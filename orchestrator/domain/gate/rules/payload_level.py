@@ -1,4 +1,4 @@
-"""The payload's level: whether the reviews reach the level that the policy requires."""
+"""Rule on the payload's level: reviews gave it the level that the policy requires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Payload:
     digest: str
     review: PayloadReview | None
     withdrawn: PayloadReview | None
-    """The review that withdrew an earlier one."""
+    """The review that withdrew earlier reviews; None if there is none."""
 
     @property
     def level(self) -> PayloadLevel:
@@ -44,7 +44,7 @@ class _Payload:
 
 
 def payload_level(context: RuleContext) -> Iterator[RuleResult]:
-    """Check the level of the evidence's payload, with its reviewers.
+    """Yield a result about the level of the evidence's payloads, with their reviewers.
 
     The result is advisory if the policy requires no level.
     """
@@ -117,7 +117,7 @@ def _sentence(
 
 
 def _hooks(cells: Sequence[CellEvidence]) -> list[str]:
-    """Return files of the payload with hooks that can change outcomes."""
+    """Return the files of the payload with hooks that can change outcomes."""
     told: dict[str, set[str]] = {}
     for cell in cells:
         for job in cell.jobs:

@@ -1,4 +1,4 @@
-"""Performance: no benchmark is slower than its budget allows; noise never passes."""
+"""Rule on performance: no benchmark is slower than its budget allows; noise never passes."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
 
 MEASURED = ("performance", "degraded")
-"""Kinds of rules on what was measured: another run may come out differently."""
+"""Kinds of rules on measurements, whose results may differ in another run."""
 Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
 
 def performance(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per benchmark, and per job and budget without one."""
+    """Yield a result for each benchmark, and for each job and budget without a benchmark."""
     return _performance(context, _untestable)
 
 
 def performance_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield the results of versions 1 and 2: no unit contradicts a direction."""
+    """Yield the results of versions 1 and 2, which do not compare unit and direction."""
     return _performance(context, _of_itself)
 
 
 def measured_again(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per rule that another run of the subject violated and this one does not.
+    """Yield a result for each rule that another run of the subject violated and this one does not.
 
-    To launch a run again until nothing is slower, or nothing fell back, is to choose a result.
+    Otherwise a run could be repeated until its measurements are good enough.
     """
     before = context.snapshot.violated_before
     now = (
@@ -79,10 +79,10 @@ def _violated_first(gate: str, before: ViolatedBefore) -> RuleResult:
 def _performance(
     context: RuleContext, untestable: Callable[[Measured], str]
 ) -> Iterator[RuleResult]:
-    """Yield the results; `untestable` tells why a benchmark with a budget cannot be tested.
+    """Yield the results; `untestable` returns why a benchmark cannot be tested, or an empty text.
 
-    Blocking platforms are one family of tests, advisory ones another: what only informs must
-    not make the others' tests more or less strict.
+    Blocking and advisory platforms are two separate families of tests, so that advisory ones do
+    not make the others more or less strict.
     """
     rule = context.policy.spec.performance
     if rule is None:
@@ -124,7 +124,7 @@ def _untestable(row: Measured) -> str:
 
 
 def _constant(pairs: Pairs) -> str:
-    """Say that both arms have one and the same sample throughout, as one that was stored."""
+    """Return a sentence if all samples of both arms are equal, so that none was measured."""
     samples = {*pairs.subject, *pairs.baseline}
     if len(samples) > 1 or len(pairs.subject) < 2:
         return ""
@@ -181,7 +181,7 @@ def _result(
 
 
 def _failing(ruling: BenchmarkResult) -> dict[str, int]:
-    """Return the whole per cent by which it is slower; or why it is inconclusive."""
+    """Return the slow-down in whole per cent; or the reason of a result that is not violated."""
     found = ruling.comparison
     if found is None or ruling.outcome is not RuleOutcome.VIOLATED:
         return {ruling.reason: 1}
@@ -248,7 +248,7 @@ def _inputs(
 def _without(
     rule: PerformanceRule, platforms: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Return benchmarks with a budget that were not paired with a baseline."""
+    """Yield a result for each benchmark with a budget that was not paired with a baseline."""
     for platform in platforms:
         for one in platform.jobs:
             paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
@@ -265,7 +265,7 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
 
 
 def _unused(rule: PerformanceRule, context: RuleContext) -> Iterator[RuleResult]:
-    """Return budgets that match no benchmark of a blocking platform."""
+    """Yield a result for each budget that matches no benchmark of a blocking platform."""
     blocking = [
         platform
         for platform in context.platforms

@@ -1,4 +1,4 @@
-"""Platforms: each one of the policy ran to its end, on the required hardware."""
+"""Rules on platforms: each platform of the policy ran to the end, on the required hardware."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def hardware(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell with a machine and required hardware."""
+    """Yield a result for each cell that had a machine and has required hardware."""
     return _hardware_rules(context, promised)
 
 
 def hardware_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield the results of version 2: of an id's words only names of some models promise."""
+    """Yield the results of version 2, in which only some words of an id imply hardware."""
     return _hardware_rules(context, promised_v2)
 
 
@@ -62,7 +62,7 @@ def _hardware_rules(
 
 
 def expected(rule: PlatformRule, known: ImpliedHardware) -> ExpectedHardware:
-    """Return the required hardware: of the policy, else what the platform's id implies."""
+    """Return the required hardware: that of the policy, or else what the platform's id implies."""
     said = replace(
         rule.expect,
         provider=rule.expect.provider or known.provider,
@@ -81,7 +81,7 @@ def expected(rule: PlatformRule, known: ImpliedHardware) -> ExpectedHardware:
 def _hardware(
     platform: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware, count: int
 ) -> RuleResult:
-    """Return differences from both the implied and the matrix's hardware.
+    """Return a result about the differences from the policy's and from the matrix's hardware.
 
     `count` is the number of accelerators that the platform's id implies.
     """
@@ -162,20 +162,20 @@ _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 _CellResult = tuple[RuleOutcome, str]
-"""An outcome and its sentence."""
+"""An outcome with its sentence."""
 _OfCell = Callable[[PlatformEvidence, CellEvidence], _CellResult]
-"""Outcome and sentence of a cell that ran to its end."""
+"""Returns outcome and sentence of a cell that ran to its end."""
 
 
 def platforms(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per platform, and per substitute that is needed."""
+    """Yield a result for each platform, and for each substitute that is needed."""
     return _platforms(context, _ran)
 
 
 def platforms_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield the results of versions 1 and 2: runs that reuse evidence count as green runs.
+    """Yield the results of versions 1 and 2: runs with reused evidence count as green runs.
 
-    The counts of tests are those that passed, failed, or were expected to fail.
+    The counts in their sentences are of tests that passed, failed, or were expected to fail.
     """
     return _platforms(context, _ran_v2)
 
@@ -244,7 +244,7 @@ def _cell(platform: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Cell
 
 
 def _is_explained(cell: CellEvidence) -> bool:
-    """Whether the outcomes of its jobs, which are evaluated separately, explain the cell's."""
+    """Whether the outcomes of the jobs, which other rules evaluate, explain that of the cell."""
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
@@ -295,7 +295,7 @@ def _inputs(cell: CellEvidence) -> dict[str, object]:
 def _substitute(
     context: RuleContext, platform: PlatformEvidence, substitute: Substitute
 ) -> RuleResult:
-    """Return the result of a substitute: it must pass, and never counts as the platform."""
+    """Return the result of a substitute, which must pass and never counts as the platform."""
     other = platform_evidence(
         PlatformRule(id=substitute.platform), context.policy, context.snapshot
     )

@@ -1,6 +1,7 @@
-"""Skips: accepted reasons only, within the limit, and none of tests that ran on the baseline.
+"""Rule on skips: only accepted reasons, within the limit, and no tests that ran on the baseline.
 
-Expected failures are told with their reasons, and none may be of a test that passed there.
+Expected failures are listed with their reasons; tests that passed on the baseline may not be among
+them.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ _MEANT = {"fail": RuleOutcome.VIOLATED, "inconclusive": RuleOutcome.UNKNOWN}
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """Skips of a platform."""
+    """The skipped tests of a platform."""
 
     reasons: Counter[str]
-    """Counts by reason; empty for those without."""
+    """Number of skips by reason; the reason may be empty."""
     other: int
-    """Counts whose reason is not accepted."""
+    """Number of skips for reasons that are not accepted."""
     ran_before: list[str]
-    """Of these, tests that ran on the baseline, by job and node id."""
+    """Skipped tests that ran on the baseline, as job and node id; without accepted reasons."""
     absent: Counter[str]
-    """Of these, counts by reason for a missing module of the subject itself."""
+    """Number of skips by reason, if the reason is a missing module of the subject itself."""
     passed_before: Mapping[str, str] = field(default_factory=dict)
-    """Of `ran_before`, those that are expected to fail now, with the reason."""
+    """Tests of `ran_before` that are now expected to fail, with the reason."""
     expected: Counter[str] = field(default_factory=Counter)
-    """Counts of expected failures by reason; empty for those without."""
+    """Number of expected failures by reason; the reason may be empty."""
 
     @property
     def limited(self) -> int:
-        """Return the skips that `max` limits: those without a reason count both ways."""
+        """Number of skips that `max` limits: with an accepted reason, or without a reason."""
         return self.reasons.total() - self.other + self.reasons[""]
 
 
 def skips(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per platform with skips, or with a skip rule; defaults apply without one."""
+    """Yield a result for each platform with skips or a skip rule; without one, defaults apply."""
     return _by_platform(context, _tally_with_expected)
 
 
 def skips_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Check skips as in version 2: no missing modules, no expected failures."""
+    """Yield the results of version 2, without missing modules and expected failures."""
     return _by_platform(context, _tally_v2)
 
 
@@ -69,16 +70,16 @@ def _by_platform(context: RuleContext, count: _Count) -> Iterator[RuleResult]:
 
 
 def skips_v1(context: RuleContext) -> Iterator[RuleResult]:
-    """Check skips as in version 1: no result where the policy has no skip rule."""
+    """Yield the results of version 1; there are none if the policy has no skip rule."""
     return skips_v2(context) if context.policy.spec.skips is not None else iter(())
 
 
 _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
-"""The message of `pytest.importorskip`."""
+"""Pattern of the message of `pytest.importorskip`."""
 
 
 def _for_want_of_the_subject(ruled_job: RuledJob, reason: str) -> bool:
-    """Whether a missing module bears a name of the subject."""
+    """Whether the missing module is one of the subject's own."""
     found = _NOT_IMPORTED.match(reason)
     names = ruled_job.job.test_set.subject_names
     return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
@@ -89,7 +90,7 @@ def _never(ruled_job: RuledJob, _reason: str) -> bool:
 
 
 def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]]:
-    """Yield each finding about skips: its outcome and its words."""
+    """Yield (outcome, words) of each finding about skips."""
     limited = tally.reasons.total() if rule.on_other == "counted" else tally.limited
     if rule.max is not None and limited > rule.max:
         yield RuleOutcome.VIOLATED, f"{limited} count, and {rule.max} may"

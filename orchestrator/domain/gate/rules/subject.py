@@ -1,4 +1,4 @@
-"""The subject: identical in all evidence, the gate's product, and imported by the tests."""
+"""Rules on the subject: it is the same in all evidence, the gate's product, and was imported."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
 def subject_loaded(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell where neither a suite nor a command loaded the subject.
+    """Yield a result for each cell in which no suite and no command loaded the subject.
 
-    Commands of which no number is known, such as ingested ones, decide nothing.
+    Commands with an unknown number of loaded modules, such as ingested ones, are ignored.
     """
     policy = context.policy.spec.evidence.subject_not_loaded
     for platform in context.platforms:
@@ -59,9 +59,9 @@ def _not_loaded(cell: CellEvidence, suites: list[str], commands: list[str]) -> s
 
 
 def undeclared_requirements(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell where the subject needs modules that its metadata does not require.
+    """Yield a result for each cell whose subject needs modules that its metadata does not require.
 
-    A user who installs it would get an ImportError.
+    A user who installs the subject would get an ImportError.
     """
     accepted = context.policy.spec.evidence.undeclared_requirements
     for platform in context.platforms:
@@ -102,12 +102,12 @@ def _undeclared(cell: CellEvidence, found: Sequence[UndeclaredRequirement]) -> s
 
 _ALWAYS = ("name", "version")
 _TESTED = ("payload_sha256", "wheel_sha256")
-"""Digests that identify what was tested."""
+"""Digests that identify the tested files."""
 _DIGESTS = ("git_sha", *_TESTED)
 
 
 def subject(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: required digests are known, and all of them agree."""
+    """Yield a result: ok if the required digests are known and all digests agree."""
     rule = context.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
     subjects = [cell.subject for cell in _cells(context)]
@@ -116,13 +116,13 @@ def subject(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def subject_v1(context: RuleContext) -> Iterator[RuleResult]:
-    """Check the subject as in version 1: only required digests are compared."""
+    """Yield the result of version 1, which only compares required digests."""
     required = context.policy.spec.subject.require
     yield _subject(context, {*_ALWAYS, *required}, set(required))
 
 
 def _subject(context: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleResult:
-    """Check digests: `compared` agree where known; `wanted` are known in all cells."""
+    """Return a result: `compared` digests must agree, and `wanted` ones be known in all cells."""
     cells = _cells(context)
     known = [known for cell in cells for known in (cell.subject, *cell.stands_for)]
     keys = (*_ALWAYS, *sorted({*compared, *wanted} - {*_ALWAYS}))
@@ -151,7 +151,7 @@ def _subject(context: RuleContext, compared: Set[str], wanted: Set[str]) -> Rule
 
 
 def _cells(context: RuleContext) -> list[CellEvidence]:
-    """Return blocking cells that had a machine."""
+    """Return the cells that can block and had a machine."""
     blocking = [cell for platform, cell in context.cells if platform.blocking(cell)]
     return [cell for cell in blocking if not is_unavailable(cell)]
 
@@ -181,6 +181,6 @@ def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
 
 
 def _is_requested(context: RuleContext, cell: CellEvidence) -> bool:
-    """Whether digests are required: ingested evidence has none."""
+    """Whether digests are required of the cell; accepted ingested evidence has none."""
     allowed = context.policy.spec.evidence.attestation == "optional"
     return not (cell.ingested and allowed)

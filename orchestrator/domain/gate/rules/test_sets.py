@@ -1,4 +1,4 @@
-"""Test sets: a job has the same tests on every platform, and none was deselected."""
+"""Rules on test sets: a job has the same tests on all platforms, and none was deselected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.domain.test_set import Deselection, SkippedPath
 
 
 def selection(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job that left out tests, or whose outcomes hooks can change."""
+    """Yield a result for each job that left out tests, or whose outcomes hooks can change."""
     for judged in context.jobs:
         told = judged.job.test_set
         if told.deselected or told.modules or told.ignored or told.hooks:
@@ -22,7 +22,7 @@ def selection(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def selection_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield them as in version 2: it is not told how many are not named."""
+    """Yield the results of version 2, without the numbers of items that are not listed."""
     for result in selection(context):
         inputs = {k: v for k, v in result.inputs.items() if not k.startswith("more_")}
         yield replace(result, inputs=inputs)
@@ -67,19 +67,19 @@ def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
 
 
 def _more(**lists: Sized) -> dict[str, int]:
-    """Return ``more_hooks``: how many of a list are not named."""
+    """Return the number of items that are not listed, by name, such as ``more_hooks``."""
     left = {name: len(every) - _MOST_LISTED for name, every in lists.items()}
     return {f"more_{name}": many for name, many in left.items() if many > 0}
 
 
 def _lost(job: JobEvidence) -> list[SkippedPath]:
-    """Return skipped and ignored paths in which the last green run had tests."""
+    """Return the skipped and ignored paths in which the last green run had tests."""
     places = (*job.test_set.modules, *job.test_set.ignored)
     return [place for place in places if job.known_tests.get(place.path, 0)]
 
 
 def _is_accepted(place: SkippedPath, job: JobEvidence, skips: SkipRule | None) -> bool:
-    """Whether a module skipped itself for an accepted reason."""
+    """Whether the module skipped itself for an accepted reason."""
     patterns = skips.allow_reasons if skips is not None and place in job.test_set.modules else ()
     return any(like(pattern, place.why) for pattern in patterns)
 
@@ -108,7 +108,7 @@ _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
 def test_sets(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job that lacks tests of other platforms, or whose tests are unknown."""
+    """Yield a result for each job that lacks other platforms' tests or has unknown ones."""
     groups: dict[str, list[RuledJob]] = {}
     for judged in context.jobs:
         if _is_compared(context, judged):
@@ -119,7 +119,7 @@ def test_sets(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def _is_compared(context: RuleContext, ruled_job: RuledJob) -> bool:
-    """Whether tests can be compared: ingested evidence may count tests without naming them."""
+    """Whether tests are compared: ingested evidence may count tests without naming them."""
     job = ruled_job.job
     asked = ruled_job.blocking and ruled_job.rule.test_set == "same"
     allowed = context.policy.spec.evidence.attestation == "optional"
