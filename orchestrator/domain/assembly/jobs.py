@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -90,6 +90,7 @@ class JobFinder:
         modules = {group for group in groups if not group.startswith(":")}
         self._modules = modules
         self._by_module = len(modules) <= MODULES_LIMIT
+        self._suite_ids = suite_ids(modules) if self._by_module else {}
 
     def plan(self) -> list[FoundJob]:
         """Return every job, by kind.
@@ -159,7 +160,7 @@ class JobFinder:
     def _named(self, account: ArtifactSummary, section: JobSection, group: str) -> FoundJob:
         what, _, name = group.removeprefix(":").partition(" ")
         if not group.startswith(":"):
-            wanted = module_id(group)
+            wanted = self._suite_ids[group]
             if not self._is_free(wanted, "suite"):
                 wanted = module_id(group, parents=1)
             noted = self._notes.jobs.get(wanted)
@@ -247,6 +248,26 @@ def module_id(module: str, *, parents: int = 0) -> str:
     stem = re.sub(r"^tests?_|_tests?$", "", stem) or stem
     above = parts[-1 - parents : -1] if parents else []
     return _identifier("-".join([*above, stem]))
+
+
+def suite_ids(modules: Collection[str]) -> dict[str, str]:
+    """Return the ids of suites by their modules, with as many folders as tell them apart.
+
+    An id depends on the set of modules, never on the order of their tests in an artifact.
+    """
+    ids: dict[str, str] = {}
+    for module in sorted(modules):
+        others = [one for one in modules if one != module]
+        depths = range(max(len(PurePosixPath(module).parts), 1))
+        names = (
+            name
+            for depth in depths
+            if (name := module_id(module, parents=depth)) not in ids.values()
+            and all(module_id(one, parents=depth) != name for one in others)
+        )
+        deepest = module_id(module, parents=depths[-1])
+        ids[module] = next(names, "") or unused(deepest, lambda one: one not in ids.values())
+    return ids
 
 
 def title_of(job: str) -> str:

@@ -70,15 +70,26 @@ def test_more_than_twelve_modules_are_one_suite_an_artifact(modules, jobs):
         assert cell.counts("all-tests") == Counts(passed=13)
 
 
-def test_modules_of_the_same_name_in_two_folders_stay_apart():
-    said = [
-        *result_facts("a/test_x.py", [PASSED]),
-        *result_facts("b/test_x.py", [FAILED]),
-        ParsedEnd(1),
-    ]
-    cell = cell_of(text("log.txt", *said))
-    assert sorted(cell.jobs) == ["b-x", "x"]
-    assert cell.counts("x") == Counts(passed=1)
+@pytest.mark.parametrize(
+    ("modules", "names"),
+    [
+        (["a/test_x.py", "b/test_x.py"], ["a-x", "b-x"]),
+        (["tests/test_x.py", "tests/sub/test_x.py"], ["tests-x", "sub-x"]),
+        (["test_x.py", "b/test_x.py"], ["x", "b-x"]),
+        (["a/c/test_x.py", "b/c/test_x.py"], ["a-c-x", "b-c-x"]),
+        (["a-b/test_x.py", "a/b/test_x.py", "test_y.py"], ["a-b-x", "b-x", "y"]),
+        (["a-b/test_x.py", "a_b/test_x.py"], ["a-b-x", "a-b-x-2"]),
+    ],
+)
+def test_suites_of_the_same_name_have_their_folders_in_it_in_any_order(modules, names):
+    found = dict(zip(modules, names, strict=True))
+    for order in (modules, modules[::-1]):
+        said = [test for module in order for test in result_facts(module, [PASSED])]
+        cell = cell_of(text("log.txt", *said, ParsedEnd(0)))
+        assert set(cell.jobs) == set(names)
+        for module in modules:
+            jobs = {job for job, nodeid in cell.facts.tests if nodeid.startswith(f"{module}::")}
+            assert jobs == {found[module]}
 
 
 def test_notes_say_which_tests_are_which_suite_and_what_jobs_are_called():
