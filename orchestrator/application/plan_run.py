@@ -44,11 +44,12 @@ from orchestrator.domain.prices import (
     price_age_warning,
     unpriced_warning,
     why_unpriced,
+    why_unpriced_list,
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
-from orchestrator.domain.units import most_usd, price
+from orchestrator.domain.units import most_usd, price, rounded_up
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _OVER = "one attempt may cost {} at its cheapest place, which does not fit"
@@ -179,7 +180,7 @@ def _planned(context: Context, plan: CellPlan, spec: RunSpec, needed: str) -> Pl
         image, note = "", str(error) if error.extent is Extent.PROJECT else ""
     except ProviderError:  # a launch asks again
         image, note = "", ""
-    return PlannedCell(plan, places, max(known) if told else None, note, image)
+    return PlannedCell(plan, places, rounded_up(max(known)) if told else None, note, image)
 
 
 def _listed(
@@ -190,20 +191,21 @@ def _listed(
     try:
         found = provider.listed_places(plan.platform) if isinstance(provider, PriceLists) else ()
     except ProviderError:
-        found = ()
+        return PlannedCell(plan, (), None, refusal)
     listed = without_old_prices(found, context.clock.now(), allowed=not needed)
     minutes = billed_minutes(spec)
     costs = [(worst_usd(place, minutes), place) for place in listed if place.priced]
     priced = [(amount, place) for amount, place in costs if amount is not None]
     if not priced:
-        return PlannedCell(plan, (), None, refusal)
+        unknown = f"; {why_unpriced_list(found)}" if isinstance(provider, PriceLists) else ""
+        return PlannedCell(plan, (), None, f"{refusal}{unknown}")
     most, dearest = max(priced, key=itemgetter(0))
     rate = price(dearest.usd_per_hour)
     told = _LISTED.format(
         most_usd(most), minutes_in_words(spec), dearest.instance_type, rate, dearest.priced
     )
     note = f"{refusal}; {told}{'' if needed else _LISTED_AND_OTHERS}"
-    return PlannedCell(plan, (), most if needed else None, note)
+    return PlannedCell(plan, (), rounded_up(most) if needed else None, note)
 
 
 def _within(planned: PlannedCell, minutes: float, limits: Iterable[BudgetUse]) -> PlannedCell:

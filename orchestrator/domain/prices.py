@@ -186,6 +186,13 @@ def why_unpriced(place: Place) -> str:
     return f"older than {TOO_OLD.days} days ({place.priced})"
 
 
+def why_unpriced_list(places: Iterable[Place]) -> str:
+    """Return why a provider's price list has no usable price: none at all, or too old ones."""
+    old = next((place for place in places if place.priced_at is not None), None)
+    found = f"every listed price is {why_unpriced(old)}" if old else "no price is listed for it"
+    return f"its cost is unknown: {found}"
+
+
 def price_age_warning(places: Iterable[Place], now: datetime) -> str:
     """Return a warning if the oldest price is older than `OLD`; otherwise empty."""
     old = [place for place in places if _is_past(place, now, OLD)]

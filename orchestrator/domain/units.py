@@ -69,10 +69,13 @@ def usd(amount: Decimal | None) -> str:
 
 def most_usd(amount: Decimal | None) -> str:
     """Return a maximum in the form of `usd`, rounded up."""
-    if amount is None:
-        return "unknown"
+    return "unknown" if amount is None else usd(rounded_up(amount))
+
+
+def rounded_up(amount: Decimal) -> Decimal:
+    """Return a maximum rounded up to the digits that `most_usd` shows."""
     step = _CENT / 100 if 0 < amount < _CENT else _CENT
-    return usd(amount.quantize(step, ROUND_CEILING))
+    return amount.quantize(step, ROUND_CEILING)
 
 
 def percent(share: Fraction | Decimal | float) -> str:

@@ -20,7 +20,7 @@ from orchestrator.domain.machine import CredentialsError, Extent, Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import BootImage, QuotaLevel
 from orchestrator.domain.reuse_inputs import Prepared
-from orchestrator.domain.units import price
+from orchestrator.domain.units import most_usd, price
 from orchestrator.domain.units import size as in_words
 from runners.local import TRAITS as LOCAL
 from runners.local import LocalProvider
@@ -481,18 +481,35 @@ def test_a_plan_of_a_cloud_that_is_not_reached_says_its_list_price_with_its_date
     parts = "max_minutes 30, 10 to launch, 15 to terminate"
     source = "of g5.xlarge at $2.00/h (table 2026-11-21)"
     short = MATRIX.replace("limits: {", "limits: {max_minutes: 30, ")
-    assert notes("1.8334", short) == {f"{told}$1.84: 55 minutes ({parts}) {source}"}
+    assert notes("1.84", short) == {f"{told}$1.84: 55 minutes ({parts}) {source}"}
     held = f"{told}$2.17: 65 minutes ({parts}, 10 to hold it) {source}"
-    assert notes("2.1667", short, 10) == {held}
+    assert notes("2.17", short, 10) == {held}
     anywhere = short.replace("limits: {", "limits: {allow_unknown_price: true, ")
     others = "places without a known price may be rented, too"
     assert notes(None, anywhere) == {f"{told}$1.84: 55 minutes ({parts}) {source}; {others}"}
+    unknown = "no credentials; its cost is unknown: "
     listing(replace(dear, priced_at=empty.desk.context.clock.now() - timedelta(days=91)))
-    assert notes() == {"no credentials"}
+    old = "every listed price is older than 90 days (table 2026-11-21)"
+    assert notes() == {f"{unknown}{old}"}
     listing(replace(dear, priced=""))
-    assert notes() == {"no credentials"}
+    assert notes() == {f"{unknown}no price is listed for it"}
+    listing()
+    assert notes() == {f"{unknown}no price is listed for it"}
     monkeypatch.setattr(empty.provider, "listed_places", refused, raising=False)
     assert notes() == {"no credentials"}
+
+
+def test_the_costs_of_a_plan_sum_to_its_last_line(
+    empty: Clouds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"instance_type": "g5.xlarge", "priced": "table 2026-11-21"}
+    place = Place("a/g5.xlarge", price_usd_per_hour=Decimal("1.2341"), **facts)
+    monkeypatch.setattr(empty.provider, "places", lambda _: (place,))
+    plan = read(Plan, empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json())
+    shown = [Decimal(most_usd(cell.worst_usd).removeprefix("$")) for cell in plan.cells]
+    assert len(shown) == 2
+    assert sum(shown) == plan.worst_usd == plan.known_usd
+    assert most_usd(plan.worst_usd) == f"${sum(shown)}"
 
 
 def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:
