@@ -17,6 +17,7 @@ from orchestrator.domain.flaky import (
     FlakySignal,
     ResultPair,
     ResultPoint,
+    counted,
     failure_origin,
     flaky_evidence,
     flaky_signal,
@@ -46,7 +47,7 @@ class FlakyTest:
     evidence: FlakyEvidence
     pair: ResultPair | None
     platforms: tuple[str, ...]
-    """Platforms where it failed, or passed on retry."""
+    """Platforms of the counted results where it failed, or passed on retry."""
     last_seen: datetime
     """Time of the newest of these."""
     signatures: tuple[str, ...]
@@ -208,7 +209,9 @@ def _flaky(
     signatures: Mapping[str, Signature],
     active: Sequence[Quarantine],
 ) -> FlakyTest:
-    where = [one for one in goes if one.is_bad or one.is_retried]
+    shown = [one for one in goes if one.is_bad or one.is_retried]
+    judged = counted(one.go for one in goes)
+    where = [one for one in shown if one.go in judged] or shown
     classes = Counter[FailureClass]()
     for name, many in names.items():
         if name in signatures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,8 @@ from orchestrator.domain.test_identity import KnownTestResponse
 
 IN_A_ROW = 3
 """Number of consecutive failures that are a regression, not flakiness."""
+NOT_COUNTED = "without builds that never passed on a platform, and three failures in a row"
+"""What `flaky_evidence` leaves out, for a person."""
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})
 _BAD = frozenset({TestOutcome.FAILED, TestOutcome.ERROR})
 _Z = 1.959963984540054
@@ -112,12 +114,9 @@ def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     goes = [go for go in history if go.outcome in _GOOD | _BAD]
     retried = sum(1 for go in goes if go.outcome in _GOOD and _BAD.intersection(go.earlier))
     mixed = flips = chances = judged = failures = 0
-    for _, some in groupby(sorted(goes, key=_place), key=_place):
-        everything = [go.outcome in _GOOD for go in some]
-        if True not in everything:
-            continue
-        mixed += False in everything
-        results = _without_breaks(everything)
+    for everything in _of_passing_builds(goes):
+        mixed += not all(map(_is_good, everything))
+        results = [_is_good(go) for go in _without_breaks(everything)]
         flips += sum(1 for one, other in pairwise(results) if one != other)
         chances += max(len(results) - 1, 0)
         judged += len(results)
@@ -130,9 +129,27 @@ def _place(go: ResultPoint) -> tuple[str, str]:
     return go.platform, go.build
 
 
-def _without_breaks(results: Sequence[bool]) -> list[bool]:
-    kept: list[bool] = []
-    for is_good, some in groupby(results):
+def counted(history: Iterable[ResultPoint]) -> set[ResultPoint]:
+    """Return the results that `flaky_evidence` counts."""
+    goes = [go for go in history if go.outcome in _GOOD | _BAD]
+    return {go for some in _of_passing_builds(goes) for go in _without_breaks(some)}
+
+
+def _of_passing_builds(goes: Iterable[ResultPoint]) -> Iterator[list[ResultPoint]]:
+    """Yield the results of each build and platform with a pass."""
+    for _, some in groupby(sorted(goes, key=_place), key=_place):
+        everything = list(some)
+        if any(map(_is_good, everything)):
+            yield everything
+
+
+def _is_good(go: ResultPoint) -> bool:
+    return go.outcome in _GOOD
+
+
+def _without_breaks(results: Sequence[ResultPoint]) -> list[ResultPoint]:
+    kept: list[ResultPoint] = []
+    for is_good, some in groupby(results, key=_is_good):
         row = list(some)
         if is_good or len(row) < IN_A_ROW:
             kept += row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
@@ -71,10 +72,18 @@ def run_cost(console: Console, costs: RunCost) -> Iterator[RenderableType]:
         yield Text("by job: " + ", ".join(parts))
 
 
+def _why_nothing(costs: Spending) -> str:
+    """Return why the runs have no bill, with the number of runs for each reason."""
+    reasons = Counter(run.no_cost or usd(run.total_usd) for run in costs.runs)
+    if not costs.no_cost or len(reasons) < 2:
+        return costs.no_cost
+    return ", ".join(f"{why} ({plural(many, 'run')})" for why, many in reasons.most_common())
+
+
 def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
     """Return the costs of several days."""
     runs = plural(len(costs.runs), "run")
-    total = costs.no_cost or usd(costs.bill.total_usd)
+    total = _why_nothing(costs) or usd(costs.bill.total_usd)
     yield Text(f"{runs} since {costs.since:%Y-%m-%d}: {total}", style="bold")
     if costs.unknown_cost_runs:
         yield Text(f"{plural(costs.unknown_cost_runs, 'run')} with an unknown cost, no part of it")

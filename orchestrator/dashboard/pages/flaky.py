@@ -48,7 +48,13 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair
+from orchestrator.domain.flaky import (
+    NOT_COUNTED,
+    FailureOrigin,
+    FlakyEvidence,
+    FlakySignal,
+    ResultPair,
+)
 from orchestrator.domain.quarantine import MOST_PASSES, QuarantineState
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
@@ -238,7 +244,8 @@ def _test(request: PageRequest, one: FlakyTest) -> Row:
 
 def _figures(evidence: FlakyEvidence) -> Text:
     retried = f"{evidence.passed_on_retry:,} on retry, " if evidence.passed_on_retry else ""
-    note = plural(evidence.flips, "change") + " between passing and failing"
+    flips = plural(evidence.flips, "change") + " between passing and failing"
+    note = f"{flips}; {NOT_COUNTED}"
     return Text(f"{retried}{evidence.failures:,} failed of {evidence.results:,}", note=note)
 
 

@@ -120,7 +120,7 @@ COLUMNS = (
     Column("subject", "Subject"),
     Column("run", "Run"),
     Column("verdict", "Verdict"),
-    Column("ended_at", "Notified"),
+    Column("ended_at", "Ended"),
     Column("why", "Why"),
 )
 _OVERLAPS = {

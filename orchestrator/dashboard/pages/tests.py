@@ -34,7 +34,7 @@ from orchestrator.dashboard.table import (
     named_test,
 )
 from orchestrator.domain.failure_signature import BAD
-from orchestrator.domain.flaky import flaky_signal
+from orchestrator.domain.flaky import NOT_COUNTED, flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
 from orchestrator.domain.test_identity import KnownTest, split_nodeid
@@ -101,7 +101,8 @@ def _flaky(story: TestDetail) -> str:
     if not it.results:
         return "no result yet"
     if flaky_signal(it) is None:
-        return f"no failure of a build that also passed in {it.results:,} results"
+        results = plural(it.results, "counted result")
+        return f"no failure in {results} ({NOT_COUNTED})"
     parts = [
         f"{it.passed_on_retry:,} passed on retry" if it.passed_on_retry else "",
         f"{plural(it.mixed_builds, 'time')} both with one build" if it.mixed_builds else "",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.flaky import ResultPoint, flaky_evidence, wilson_lower
+from orchestrator.domain.flaky import ResultPoint, counted, flaky_evidence, wilson_lower
 from orchestrator.domain.outcome import TestOutcome
 
 WORDS = {"p": TestOutcome.PASSED, "f": TestOutcome.FAILED, "e": TestOutcome.ERROR}
@@ -50,9 +50,17 @@ def test_platforms_are_weighed_apart():
     assert (found.flips, found.failures, found.results, found.mixed_builds) == (0, 0, 3, 0)
 
 
+def _passed(go):
+    return go.outcome is TestOutcome.PASSED
+
+
 def test_a_test_that_never_passed_on_a_platform_is_no_flake_there():
     never = flaky_evidence([*history("ff"), *history("ppp", "tpu"), *history("e", "a10g")])
     assert (never.failures, never.results, never.min_failure_rate) == (0, 3, 0.0)
+    goes = counted([*history("ff"), *history("pfp", "tpu"), *history("ppfffp", "a10g")])
+    assert sorted((go.platform, go.outcome.word) for go in goes if not _passed(go)) == [
+        ("tpu", "failed")
+    ]
     once = flaky_evidence(history("ffp"))
     assert (once.failures, once.results) == (2, 3)
     assert once.min_failure_rate > 0
