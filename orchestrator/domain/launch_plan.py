@@ -40,7 +40,8 @@ class PlannedCell:
     worst_usd: Decimal | None
     """Maximum cost of one attempt in US dollars, at the most expensive of the places.
 
-    Rounded up as shown; None if no price is known, or if the cell may use a place without a known price.
+    Rounded up as shown; None if no price is known, or if the cell may use a place without a
+    known price.
     """
     note: str = ""
     """Why no machine is rented for it, such as the provider's message; empty otherwise."""

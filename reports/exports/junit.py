@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
@@ -95,7 +96,7 @@ def _suite(evidence: Evidence, group: ExportGroup) -> Iterator[str]:
     attributes = {"name": group.name, **sums.attributes()}
     told = group.cell.ingested
     if job is not None and job.started_at is not None and (told is None or told.is_dated):
-        attributes["timestamp"] = job.started_at.strftime("%Y-%m-%dT%H:%M:%S")
+        attributes["timestamp"] = job.started_at.astimezone(UTC).isoformat(timespec="seconds")
     yield f"  <testsuite{_attributes(attributes)}>\n"
     yield from _properties({**origin(evidence.record, group.cell), **_of_job(group)}, "    ")
     for entry in group.entries:

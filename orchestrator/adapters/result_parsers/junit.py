@@ -72,7 +72,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 7
+    version = 8
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -106,6 +106,8 @@ class _OpenTestcase:
     """Reason, message and text of the first element of each outcome."""
     stated_failure: TestOutcome = TestOutcome.MISSING
     """The failure that a property reports; MISSING without one."""
+    is_unexpected_pass: bool = False
+    """Whether a property reports an unexpected pass, for which JUnit XML has no element."""
 
     def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
         """Read one child element, complete or truncated."""
@@ -123,8 +125,9 @@ class _OpenTestcase:
     def add_property(self, attributes: Mapping[str, str]) -> None:
         """Read a property of the testcase: some writers report a failure only in a property."""
         if attributes.get("name", "").lower() in VERDICTS:
-            told = BAD.get(word_of(attributes.get("value", "")), TestOutcome.MISSING)
-            self.stated_failure = max(self.stated_failure, told)
+            word = word_of(attributes.get("value", ""))
+            self.stated_failure = max(self.stated_failure, BAD.get(word, TestOutcome.MISSING))
+            self.is_unexpected_pass |= word == TestOutcome.XPASSED.word
 
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
@@ -137,6 +140,8 @@ class _OpenTestcase:
         if outcome is TestOutcome.PASSED and doubt:
             outcome = worst
             self.words.setdefault(outcome, ("", f"it says {doubt}", ""))
+        if outcome is TestOutcome.PASSED and self.is_unexpected_pass:
+            outcome = TestOutcome.XPASSED
         reason, message, text = self.words.get(outcome, ("", "", ""))
         return ParsedTest(
             nodeid,
@@ -383,6 +388,8 @@ class _Sums:
         stated = {word: self._attribute(name) for word, name in _STATED.items()}
         stated["skipped"] = stated["skipped"] or self._attribute("disabled")
         counts = {w: self._outcomes[w] if n is None else n for w, n in stated.items()}
+        if self._outcomes["xpassed"]:
+            counts["xpassed"] = self._outcomes["xpassed"]
         return {**counts, "passed": max(total - sum(counts.values()), 0)}
 
     def _attribute(self, name: str) -> int | None:

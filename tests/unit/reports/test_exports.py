@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -16,17 +17,19 @@ from defusedxml.ElementTree import fromstring
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.adapters.result_parsers.junit import JUnitXml
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.parsed_results import Provenance
+from orchestrator.domain.parsed_results import ParsedTally, ParsedTest, Provenance
 from orchestrator.domain.run_record import Evidence
 from reports.exports.entries import groups_of
 from reports.exports.registry import FORMATS, ExportError, export
 from reports.registry import model_of
 from tests.unit.reports.builders import START, Jobs, T, cell_of, evidence_of, passing, results_of
 from tests.unit.reports.stories import STORIES, local, not_available, release, story
+from tests.unit.result_parsers.foreign import made
 
 GOOD = {"passed", "skipped", "xfailed", "xpassed"}
 FORMULA = ("=1+2", "+1", "-1", "@x", "\tx", "  =cmd()", "|calc", "＝1")
@@ -227,6 +230,20 @@ def test_what_no_file_tells_is_left_out() -> None:
     assert {row["duration_s"] for row in _rows(evidence)} == {""}
     measured = _one(tests)
     assert {row["duration_s"] for row in _rows(measured)} == {"0.000000"}
+
+
+def test_the_junit_export_is_read_back_with_its_outcomes_and_its_zone(tmp_path: Path) -> None:
+    words = [T.PASSED, T.XPASSED, T.XFAILED, T.SKIPPED]
+    tests = [TestFact("x", f"tests/test_x.py::test_{n}", outcome, True, 0.1, "", "", "")
+             for n, outcome in enumerate(words)]  # fmt: skip
+    text = _text("junit", story("every-outcome"))
+    zones = {str(suite.get("timestamp"))[-6:] for suite in fromstring(text).iter("testsuite")}
+    assert zones == {"+00:00"}
+    said = list(JUnitXml().read(made(tmp_path, _text("junit", _one(tests)), "junit.xml")))
+    assert [one.outcome for one in said if isinstance(one, ParsedTest)] == words
+    assert [one.counts for one in said if isinstance(one, ParsedTally)] == [
+        {"passed": 1, "xpassed": 1, "xfailed": 1, "skipped": 1}
+    ]
 
 
 def test_statements() -> None:
