@@ -287,7 +287,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name=NAME,
         cls=Commands,
-        help="Prove a release of a PyTorch library on the hardware it claims to support.",
+        help="Validate a release of a PyTorch library on the hardware it claims to support.",
         add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +21,7 @@ SCALARS: dict[object, str] = {
     object: "text, a number, true or false",
 }
 """Descriptions of value types for messages."""
+_NUMBER = re.compile(r"[0-9]{1,9}")
 MOST_NAMED = 30
 """Maximum number of valid names in a message."""
 
@@ -81,9 +83,22 @@ def nearest_file(name: str, files: Iterable[str]) -> str:
 def _closest(name: str, names: Sequence[str]) -> str:
     """Return the closest name; empty if no name is close."""
     close = [one for one in names if one.lower() == name.lower()]
+    close += _same_but_for_numbers(name, names)
     close += difflib.get_close_matches(name, names, n=5, cutoff=0.5)
     # Transposed letters are the most common mistake.
     return next((one for one in close if sorted(one) == sorted(name)), close[0] if close else "")
+
+
+def _same_but_for_numbers(name: str, names: Sequence[str]) -> list[str]:
+    """Return the names that differ from it in their numbers alone, nearest numbers first."""
+    numbers = list(map(int, _NUMBER.findall(name)))
+    alike = [one for one in names if _NUMBER.sub("0", one) == _NUMBER.sub("0", name)]
+
+    def distance(one: str) -> list[int]:
+        found = map(int, _NUMBER.findall(one))
+        return [abs(mine - other) for mine, other in zip(numbers, found, strict=True)]
+
+    return sorted(alike, key=distance)
 
 
 def _listed(what: str, names: Sequence[str]) -> str:

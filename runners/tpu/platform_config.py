@@ -107,6 +107,11 @@ def _accelerator(platform: Platform) -> AcceleratorType:
     return accelerator(platform.accelerator_type, platform.runtime_version)
 
 
+def _api_name(text: str) -> str:
+    """Return the type with its generation as the API calls it: ``v5e`` is ``v5litepod``."""
+    return re.sub(r"^v5e\b", "v5litepod", text)
+
+
 def accelerator(name: str | None, runtime_version: str | None = None) -> AcceleratorType:
     """Read an accelerator type of one host. Raises PlatformError."""
     path, text = ("accelerator_type",), name or ""
@@ -120,7 +125,9 @@ def accelerator(name: str | None, runtime_version: str | None = None) -> Acceler
         )
     if family is None or number not in family.sizes:
         types = [f"{one}-{size}" for one, known in _FAMILIES.items() for size in known.sizes]
-        raise PlatformError(path, f"{text!r} is no type of one host{nearest(text, types)}")
+        raise PlatformError(
+            path, f"{text!r} is no type of one host{nearest(_api_name(text), types)}"
+        )
     runtime = _known_runtime(runtime_version) or family.runtime_version
     chips = max(1, int(number) // family.cores_per_chip)
     return AcceleratorType(text, family.generation, chips, runtime)

@@ -259,7 +259,7 @@ def test_a_plan_with_a_cell_that_cannot_be_launched_ends_with_1(
     controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
     assert cli("plan", str(cli.matrix)) == 1
     assert "Unable to locate credentials" in cli.out
-    assert cli.err.endswith("1 of 3 cells cannot be launched as things are: far\n")
+    assert cli.err.endswith("1 of 3 cells would get no machine as things are: far\n")
     assert cli("plan", str(cli.matrix), "--json") == 1
 
 

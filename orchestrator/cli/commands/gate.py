@@ -120,9 +120,9 @@ def _key_row(key: KeyResponse) -> dict[str, Text]:
 gate_app = typer.Typer(help="Release gates: policies and signed verdicts.", no_args_is_help=True)
 
 _HISTORY = Layout(
-    titles=("id", "decision", "made for", "subject", "runs", "summary"),
+    titles=("id", "decision", "decided", "subject", "runs", "summary"),
     first_to_go=("runs", "summary", "subject"),
-    whole=("id", "decision", "made for"),
+    whole=("id", "decision", "decided"),
 )
 _GATES = Layout(titles=("gate", "product", "policy", "since"), whole=("gate", "since"))
 

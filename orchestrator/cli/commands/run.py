@@ -99,7 +99,7 @@ def plan_command(
     stuck = [one_line(cell.cell.id) for cell in shown.cells if not cell.is_launchable]
     if stuck:
         many = f"{len(stuck)} of {plural(len(shown.cells), 'cell')}"
-        session.say(f"{many} cannot be launched as things are: {', '.join(stuck)}")
+        session.say(f"{many} would get no machine as things are: {', '.join(stuck)}")
     if stuck or any(host.failure for host in shown.hosts):
         raise typer.Exit(FAILED)
 

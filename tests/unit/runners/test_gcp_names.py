@@ -256,7 +256,11 @@ def test_spot_is_told_by_the_words() -> None:
     ("keys", "path", "words"),
     [
         ({"instance_type": "g2-standrad-4"}, ("instance_type",), "did you mean 'g2-standard-4'?"),
-        ({"instance_type": "g2-standard-5"}, ("instance_type",), "no machine type 'g2-standard-5'"),
+        (
+            {"instance_type": "g2-standard-5"},
+            ("instance_type",),
+            "no machine type 'g2-standard-5'; did you mean 'g2-standard-4'?",
+        ),
         ({"instance_type": "p5.48xlarge"}, ("instance_type",), "no machine type 'p5.48xlarge'"),
         ({"locations": ("us-west1", "us-centrl1")}, ("locations", 1), "did you mean 'us-central1'"),
         (

@@ -123,6 +123,7 @@ def test_chips_and_runtime_of_each_generation(
     ("name", "words"),
     [
         (None, "'' is no type of one host; valid: v2-8"),
+        ("v5e-1", "'v5e-1' is no type of one host; did you mean 'v5litepod-1'?"),
         ("A10G", "is no type"),
         ("v5litepod-0", "is no type"),
         ("v5litepod-2", "did you mean 'v5litepod-"),
@@ -179,7 +180,7 @@ def test_every_impossible_value_is_found_in_one_look() -> None:
     assert [
         (one.path, one.message.split("; ")[-1]) for one in check_platform(as_platform(asked))
     ] == [
-        (("accelerator_type",), "did you mean 'v5litepod-8'?"),
+        (("accelerator_type",), "did you mean 'v5litepod-4'?"),
         (("runtime_version",), "did you mean 'v2-alpha-tpuv5-lite'?"),
         (("locations", 1), "did you mean 'us-central1'?"),
         (("options", "netwrok"), "did you mean 'network'?"),
