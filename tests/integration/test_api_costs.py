@@ -491,8 +491,6 @@ def test_a_plan_of_a_cloud_that_is_not_reached_says_its_list_price_with_its_date
     listing(replace(dear, priced_at=empty.desk.context.clock.now() - timedelta(days=91)))
     old = "every listed price is older than 90 days (table 2026-11-21)"
     assert notes() == {f"{unknown}{old}"}
-    listing(replace(dear, priced=""))
-    assert notes() == {f"{unknown}no price is listed for it"}
     listing()
     assert notes() == {f"{unknown}no price is listed for it"}
     monkeypatch.setattr(empty.provider, "listed_places", refused, raising=False)
