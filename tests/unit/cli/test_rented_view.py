@@ -15,6 +15,7 @@ from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
 from orchestrator.client.transport import read
+from orchestrator.domain.charges import OWN_MACHINE
 from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_record import RunResponse
@@ -142,6 +143,25 @@ def test_a_bill_fits_every_window(width: int) -> None:
     assert "nothing was charged" in flat(text)
     told = "the day's budget, SEATRIAL_BUDGET_DAY_USD of $20.00: $15.50 spent, $1.00 reserved"
     assert f"{told} (80 % or more)" in flat(text)
+
+
+def test_runs_without_a_bill_are_counted_by_their_reason() -> None:
+    spent = rented.spent() | {"no_cost": OWN_MACHINE}
+    [run] = spent["runs"]
+    own = run | {"total_usd": None, "no_cost": OWN_MACHINE}
+    other = run | {"total_usd": None, "no_cost": "its cost is not stated"}
+    free = run | {"total_usd": "0"}
+    for totals, told in (
+        ([own, own], OWN_MACHINE),
+        (
+            [own, own, other, free],
+            f"{OWN_MACHINE} (2 runs), its cost is not stated (1 run), $0.00 (1 run)",
+        ),
+    ):
+        spent["runs"] = totals
+        text = drawn(lambda console: spending(console, read(Spending, spent)), 200)
+        assert f"{len(totals)} runs since 2026" in text
+        assert f": {told}\n" in text
 
 
 def test_a_hostile_bill_stays_text() -> None:
