@@ -14,6 +14,8 @@ from orchestrator.domain.vocabulary import term
 from orchestrator.store.benchmarks import Benchmark, Point
 
 _MOST_DIGITS = 6
+_MOST_DECIMALS = 6
+"""More decimals are unreadable: ``1.191e-07`` is shown then, as in reports."""
 _LONGEST_UNIT = 40
 _DIRECTIONS = {"lower": "lower is better", "higher": "higher is better"}
 
@@ -26,7 +28,7 @@ def honest(value: float, spread: float) -> str:
         return number(value)
     decimals = 1 - math.floor(math.log10(spread))
     digits = math.floor(math.log10(abs(value))) + 1 + decimals
-    if digits > _MOST_DIGITS or digits < 1:
+    if digits > _MOST_DIGITS or digits < 1 or decimals > _MOST_DECIMALS:
         return number(value)
     return f"{value:,.{decimals}f}" if decimals > 0 else f"{round(value, decimals):,.0f}"
 

@@ -16,6 +16,7 @@ from orchestrator.store.benchmarks import Point
         (48.858, 2.5, "48.9"), (48.858, 0.031, "48.858"), (1234567.0, 31000.0, "1,235,000"),
         (0.96896, 0.0342, "0.969"), (20.0, 0.0, "20"), (20.123456, 0.0, "20.12"), (0.0, 1.0, "0"),
         (1.0, 1e-12, "1"), (1e-9, 5.0, "1e-09"), (math.inf, 1.0, "–"), (1.0, math.nan, "1"),
+        (1.191e-07, 2.4e-09, "1.191e-07"), (1.21e-07, 2e-08, "1.21e-07"),
     ],
 )  # fmt: skip
 def test_a_value_goes_down_to_the_second_digit_of_its_spread(value, spread, shown):
