@@ -59,7 +59,7 @@ class MetricJson:
     """Parses metrics in JSON lists and lines (`Dialect`)."""
 
     name = "metric-json"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -122,6 +122,9 @@ def _figure(entry: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProble
         yield ParsedProblem("error", f"of its metrics {what}")
         return
     unit = as_text(entry.get("unit"), LINE_LIMIT).strip()
+    if min(samples) < 0 and quantity(f"1 {unit}") is not None:
+        yield ParsedProblem("error", f"of its metrics {name[:80]!r} is less than 0 {unit}")
+        return
     params = {as_line(key): _plain(value) for key, value in as_map(entry.get("params")).items()}
     yield ParsedMetric(name, samples, unit, _direction(entry, unit), params)
 

@@ -34,13 +34,20 @@ _SURE = 0.98
 _LIKELY = 0.9
 _CRASHED = "crashed while running"
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
+_KNOWN = ("passed", "failed", "skipped")
+_AGAIN = ("rerun", "retried")
+"""Outcomes of a try that another one follows: of pytest-rerunfailures, which reports the setup and
+teardown of each, and of pytest-retry, which reports only the calls.
+"""
+_NO_TESTS = 5
+_UNKNOWN_LIMIT = 20
 
 
 class Reportlog:
     """Reads the file of pytest's option ``--report-log``."""
 
     name = "reportlog"
-    version = 3
+    version = 4
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -60,8 +67,9 @@ class Reportlog:
             yield from log.see(record)
         if not number:
             raise UnreadableError("there is no record of pytest-reportlog in it")
+        is_over = log.is_over
         yield from log.finish()
-        yield from spoilt.statements()
+        yield from spoilt.statements(is_over=is_over)
 
 
 @dataclass(slots=True)
@@ -73,6 +81,8 @@ class _StartedTest:
     """Whether the setup passed and the call has not been reported yet."""
     is_again: bool = False
     """Whether another try follows this one."""
+    is_unknown: bool = False
+    """Whether one of its reports has an outcome that is not known."""
     earlier: list[TestOutcome] = field(default_factory=list)
 
 
@@ -86,8 +96,16 @@ class _Log:
         self._exit_code: int | None = None
         self._began = 0.0
         self._ended = 0.0
+        self._has_tests = False
+        self._unknown: set[str] = set()
+        """Outcomes that are not known."""
         self._subtests = 0
         """Number of reports that did not fail, of subtests and of tests whose subtests failed."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the session has its end."""
+        return self._exit_code is not None
 
     def see(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read the next record."""
@@ -111,6 +129,10 @@ class _Log:
         yield from self._abandoned()
         if self._subtests:
             yield ParsedSubtests(self._subtests)
+        for word in sorted(self._unknown):
+            yield ParsedProblem("error", f"{word} is no outcome that is known")
+        if self._exit_code == _NO_TESTS and self._has_tests:
+            yield ParsedProblem("error", "its exit code says that no test ran, and it has tests")
         if self._exit_code is None:
             yield ParsedProblem("warning", "the log stops before the session was over")
             return
@@ -136,16 +158,25 @@ class _Log:
         if nodeid not in self._open and len(self._open) >= OPEN_LIMIT:
             yield from self._abandoned(1)
         test = self._open.setdefault(nodeid, _StartedTest())
+        self._has_tests = True
+        test.is_unknown = test.is_unknown or not self._knows(outcome)
         is_subtest = record.get("$report_type") != "TestReport" or "_subtest.context" in record
         if is_subtest:
             if outcome == "failed":
                 _add(test, record, nodeid, without_duration=True)
             self._subtests += outcome in ("passed", "skipped")
             return
-        if outcome == "rerun":
+        self._phase(test, record, nodeid)
+        if when == "teardown":
+            yield from self._over(nodeid, test)
+
+    def _phase(self, test: _StartedTest, record: Mapping[str, object], nodeid: str) -> None:
+        when, outcome = record.get("when"), record.get("outcome")
+        if outcome in _AGAIN:
             test.is_again = True
             test.earlier.append(TestOutcome.FAILED if when == "call" else TestOutcome.ERROR)
-        else:
+        elif outcome in _KNOWN:
+            test.is_again = test.is_again and when != "call"
             # unittest's own report passes although a subtest failed, and counts beside it
             has_failed = test.fact is not None and test.fact.outcome in _BAD
             self._subtests += has_failed and (when, outcome) == ("call", "passed")
@@ -153,14 +184,21 @@ class _Log:
         test.is_set_up = (
             outcome == "passed" if when == "setup" else test.is_set_up and when != "call"
         )
-        if when == "teardown":
-            yield from self._over(nodeid, test)
+
+    def _knows(self, outcome: object) -> bool:
+        """Return whether the outcome is known, and note it if it is not."""
+        is_known = outcome in (*_KNOWN, *_AGAIN)
+        if not is_known and len(self._unknown) < _UNKNOWN_LIMIT:
+            self._unknown.add(repr(outcome)[:80])
+        return is_known
 
     def _over(self, nodeid: str, test: _StartedTest) -> Iterator[ParsedItem]:
         if test.is_again:
             test.fact, test.is_again = None, False
             return
         del self._open[nodeid]
+        if test.is_unknown and (test.fact is None or test.fact.outcome not in _BAD):
+            test.fact = None
         if test.is_set_up and test.fact is not None and test.fact.outcome not in _BAD:
             test.fact = None  # as with --setup-only: nothing says that it was called
         yield _parsed_test(nodeid, test)
@@ -181,7 +219,8 @@ class _Log:
 
     def _collected(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         nodeid, outcome = record.get("nodeid"), record.get("outcome")
-        if not isinstance(nodeid, str) or not nodeid or outcome not in ("failed", "skipped"):
+        is_bad = self._knows(outcome) and outcome in ("failed", "skipped")
+        if not isinstance(nodeid, str) or not nodeid or not is_bad:
             return
         if nodeid in self._broken:
             return
@@ -277,11 +316,16 @@ class UnreadableLines:
     large: int = 0
     is_torn: bool = False
 
-    def statements(self) -> tuple[ParsedProblem, ...]:
-        """Return the counts as problems; call it after the last line was read."""
+    def statements(self, *, is_over: bool) -> tuple[ParsedProblem, ...]:
+        """Return the counts as problems, after the last line was read.
+
+        Args:
+            is_over: Whether the readable records have an end, so that a torn one contradicts it.
+        """
         problems = []
         if self.is_torn:
-            problems.append(ParsedProblem("warning", "the last record is torn"))
+            level = "error" if is_over else "warning"
+            problems.append(ParsedProblem(level, "the last record is torn"))
         if self.broken:
             problems.append(ParsedProblem("error", f"lines that are no records: {self.broken}"))
         if self.large:

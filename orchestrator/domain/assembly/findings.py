@@ -31,7 +31,8 @@ class Finding:
     missing: int = 0
     """Number of the job's tests that are counted and that no artifact names."""
     is_bad: bool = False
-    """Whether the artifact's figures contradict its tests, and missing tests do not explain it."""
+    """Its job cannot pass: its figures contradict its tests, and no missing test tells why, or a
+    problem makes its statements unreliable."""
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ def check_account(
         said = f"it tells of {account.latest:%Y-%m-%d %H:%M} UTC, which is in the future"
         yield Finding(account.number, "warning", said)
     yield from _count_findings(account, reader, jobs)
+    for found in jobs if account.unreliable else ():
+        yield Finding(account.number, "error", account.unreliable, found.job.id, is_bad=True)
     for name, stamp in account.stamps:
         if stamp != version:
             said = f"says {name} v{stamp}, the subject is {version}"
@@ -90,7 +93,7 @@ def source_of(
     mine = [finding for finding in findings if finding.source == account.number]
     remarks = dict.fromkeys([*(finding.message for finding in mine), *account.remarks])
     foreign, sums = account.foreign, _sums(account)
-    wrong = account.unreliable or any(finding.is_inconsistency for finding in mine)
+    wrong = bool(account.unreliable) or any(finding.is_inconsistency for finding in mine)
     state = SourceState.INCONSISTENT if wrong else SourceState.READ
     has_tests = any(section.is_suite for section in account.sections)
     return filled(

@@ -130,8 +130,8 @@ class ArtifactSummary:
     artifact_tests: ArtifactTests = field(default_factory=ArtifactTests)
     stamps: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
-    unreliable: bool = False
-    """Whether the dialect reports that the artifact's statements are unreliable."""
+    unreliable: str = ""
+    """Why its statements are unreliable: the first such problem; empty without any."""
     subtests: int = 0
     """Number of subtests that passed or were skipped."""
     latest: datetime | None = None
@@ -232,7 +232,8 @@ class ArtifactReader:
                 account.remark(statement.message)
             case ParsedProblem():
                 account.remark(statement.message)
-                account.unreliable = account.unreliable or statement.level == "error"
+                if statement.level == "error":
+                    account.unreliable = account.unreliable or statement.message
 
     def _moment(self, account: ArtifactSummary, at: datetime) -> None:
         if not _FIRST_YEAR <= at.year < _LAST_YEAR:
@@ -288,10 +289,9 @@ class ArtifactReader:
         self, account: ArtifactSummary, section: JobSection, parsed_metric: ParsedMetric
     ) -> None:
         if parsed_metric.refusal:
-            account.remark(
-                f"the metric {parsed_metric.name[:80]!r} is left out: {parsed_metric.refusal}"
-            )
-            account.unreliable = True
+            said = f"the metric {parsed_metric.name[:80]!r} is left out: {parsed_metric.refusal}"
+            account.remark(said)
+            account.unreliable = account.unreliable or said
             return
         section.metrics += 1
         where = [account.number, len(account.sections) - 1, section.last]

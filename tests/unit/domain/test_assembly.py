@@ -359,6 +359,17 @@ def test_a_metric_beyond_the_limits_is_left_out_and_said():
         "a sample is not smaller than 1e+300",
     ]
     assert source.state is not SourceState.READ
+    assert cell.verdict("moe-benchmark") is Outcome.FAILED
+
+
+def test_a_job_of_an_unreliable_artifact_does_not_pass():
+    spoilt = ParsedProblem("error", "lines that are no records: 1")
+    tests = text("a.jsonl", *result_facts("test_a.py", [PASSED]), ParsedEnd(0), spoilt)
+    metric = ParsedMetric("t", (7.79,), "ms", "lower")
+    cell = cell_of(tests, text("b.json", metric, ParsedEnd(0), spoilt))
+    assert {source.state for source in cell.assembly.sources} == {SourceState.INCONSISTENT}
+    assert cell.verdict("a") is Outcome.FAILED
+    assert cell.verdict("b") is Outcome.FAILED
 
 
 def test_an_id_that_another_kind_has_is_not_taken_again():

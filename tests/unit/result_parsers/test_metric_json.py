@@ -53,6 +53,14 @@ def test_what_is_no_figure_is_said(tmp_path: Path) -> None:
     assert ParsedMetric("b", (2.0,), "", "") in said
 
 
+@pytest.mark.parametrize(("unit", "number"), [("ms", 1), ("tokens/s", 1), ("dB", 0), ("", 0)])
+def test_a_negative_time_or_rate_is_no_figure(tmp_path: Path, unit: str, number: int) -> None:
+    figure = [{"name": "a", "value": -3, "unit": unit}]
+    said = list(MetricJson().read(written(tmp_path, json.dumps(figure))))
+    assert sum(isinstance(one, ParsedProblem) for one in said) == number
+    assert sum(isinstance(one, ParsedMetric) for one in said) == 1 - number
+
+
 @pytest.mark.parametrize("text", ["[]", '{"name": "x"}', '[{"value": 1}]', "name: x"])
 def test_other_json_is_nothing_of_its(tmp_path: Path, text: str) -> None:
     assert MetricJson().match(written(tmp_path, text)) == 0.0

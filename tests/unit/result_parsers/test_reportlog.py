@@ -303,3 +303,61 @@ def test_bytes_in_the_middle_of_a_log_are_read_or_refused(tmp_path, raw, at):
 @pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"$report_type":' * 50_000, b"1" * 10_000])
 def test_nesting_without_end(tmp_path, raw):
     assert survives(tmp_path, raw) is None
+
+
+@pytest.mark.parametrize("word", ["Failed", "error", "timeout", None, ["passed"]])
+@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
+def test_an_unknown_outcome_is_no_pass_and_makes_the_log_inconsistent(tmp_path, when, word):
+    steps = ("setup", "call", "teardown")
+    mine = [report("a.py::t", step, word if step == when else "passed") for step in steps]
+    said = read(tmp_path, *phases("a.py::b"), *mine)
+    assert said.tests == {"a.py::b": PASSED, "a.py::t": MISSING}
+    assert f"{word!r} is no outcome that is known" in errors(said)
+
+
+def test_a_failure_beside_an_unknown_outcome_stays_a_failure(tmp_path):
+    said = read(tmp_path, *phases("a.py::t", call="failed", teardown="weird"))
+    assert said.tests == {"a.py::t": FAILED}
+
+
+@pytest.mark.parametrize("is_set_up_again", [False, True])
+def test_a_test_that_pytest_retry_tried_again_has_its_earlier_outcome(tmp_path, is_set_up_again):
+    again = [report("a.py::t", "teardown"), report("a.py::t", "setup")] if is_set_up_again else []
+    said = read(
+        tmp_path,
+        report("a.py::t", "setup"),
+        report("a.py::t", "call", "retried"),
+        *again,
+        report("a.py::t", "call"),
+        report("a.py::t", "teardown"),
+    )
+    assert not errors(said)
+    assert said.tests == {"a.py::t": PASSED}
+    assert said.first["a.py::t"].earlier == (FAILED,)
+
+
+def test_a_retry_without_another_call_is_no_pass(tmp_path):
+    said = read(
+        tmp_path,
+        report("a.py::t", "setup"),
+        report("a.py::t", "call", "retried"),
+        report("a.py::t", "teardown"),
+    )
+    assert said.tests == {"a.py::t": MISSING}
+
+
+def test_the_exit_code_for_no_tests_contradicts_tests(tmp_path):
+    end = {**FINISH, "exitstatus": 5}
+    assert errors(read(tmp_path, *phases("a.py::t"), end=end))
+    assert not errors(read(tmp_path, end=end))
+
+
+def test_a_torn_record_behind_the_end_makes_the_log_inconsistent(tmp_path):
+    whole = text_of(START, *phases("a.py::t"))
+    for text, level in ((whole, "warning"), (whole + text_of(FINISH), "error")):
+        said = told(Reportlog(), written(tmp_path, text + '{"nodeid": "a.py::u", "outc'))
+        assert ("the last record is torn", level) in [(p.message, p.level) for p in said.problems]
+
+
+def errors(said):
+    return [problem.message for problem in said.problems if problem.level == "error"]
