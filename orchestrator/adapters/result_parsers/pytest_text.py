@@ -45,7 +45,7 @@ class PytestText:
     """Reads pytest's terminal output."""
 
     name = "pytest-text"
-    version = 4
+    version = 5
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -226,10 +226,10 @@ class _SessionReader:
         self._is_hung = session.is_hung
         if footer is not None:
             self._codes.append(_exit_code(session, footer))
-            if session.failed_name and not self._codes[-1]:
-                text = f"its short summary names {session.failed_name}, and its sum no failure"
+            doubt = session.doubts.told()
+            if doubt and not self._codes[-1]:
                 self._codes[-1] = 1
-                yield ParsedProblem("error", text)
+                yield ParsedProblem("error", doubt)
             self._duration_s += footer.duration_s or 0.0
             yield from self._refuse(footer)
         self._refusal = ""

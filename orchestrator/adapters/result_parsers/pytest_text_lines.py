@@ -15,7 +15,8 @@ OUTCOMES = {
     "XFAIL": TestOutcome.XFAILED,
     "XPASS": TestOutcome.XPASSED,
 }
-RERUN = "RERUN"
+RERUNS = ("RERUN", "RETRY")
+"""Words of pytest-rerunfailures and pytest-retry for a failed try that another one follows."""
 SUBTESTS = {
     "SUBPASSED": TestOutcome.PASSED,
     "SUBPASS": TestOutcome.PASSED,
@@ -36,8 +37,8 @@ LETTERS = {
 }
 """Letters of outcomes without ``-v``; other letters are reruns and subtests."""
 
-_PLAIN = frozenset({*OUTCOMES, RERUN})
-_WORDS = "|".join((*OUTCOMES, RERUN))
+_PLAIN = frozenset({*OUTCOMES, *RERUNS})
+_WORDS = "|".join((*OUTCOMES, *RERUNS))
 _SUBWORDS = "|".join(SUBTESTS)
 _MARK = re.compile(
     r"(?:\[ {0,3}\d{1,4}%\]|\[ {0,8}\d{1,9}/\d{1,9}\]|(\d{1,6}\.\d{1,3})(us|ms|s|m|h))$"

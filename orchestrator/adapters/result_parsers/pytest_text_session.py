@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from orchestrator.adapters.result_parsers import pytest_text_lines as grammar
+from orchestrator.adapters.result_parsers.pytest_text_doubts import SessionDoubts
 from orchestrator.adapters.result_parsers.pytest_text_lines import (
     LETTERS,
     OUTCOMES,
@@ -284,8 +285,7 @@ class PytestSession:
     fatal: str = ""
     """The message of a fatal error; a session with a sum did not end by it."""
     is_hung: bool = False
-    failed_name: str = ""
-    """The first failed test of the short summary."""
+    doubts: SessionDoubts = field(default_factory=SessionDoubts)
     tests: ListedTests = field(default_factory=ListedTests)
     _place: _Place = _Place.ITEMS
     _announced: AnnouncedTests | None = None
@@ -320,6 +320,8 @@ class PytestSession:
             return
         if self._notices(line):
             return
+        if self._pending is None and self._place not in _DETAILS:
+            self.doubts.see(line)
         place = self._section(line)
         if place is not None:
             yield from self._leave()
@@ -524,7 +526,7 @@ class PytestSession:
     def _summed(self, node: NodeLine, message: str) -> Iterator[ParsedItem]:
         message = message[:MESSAGE_LIMIT]
         if node.word in _BAD_WORDS:
-            self.failed_name = self.failed_name or node.nodeid
+            self.doubts.failed_name = self.doubts.failed_name or node.nodeid
         if node.word == "ERROR" and "::" not in node.nodeid:
             if not self._is_broken_reported:
                 self._broken += 1

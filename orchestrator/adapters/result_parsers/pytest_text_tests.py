@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.adapters.result_parsers.pytest_text_lines import (
     OUTCOMES,
-    RERUN,
+    RERUNS,
     SUBTESTS,
     AnnouncedTests,
     NodeLine,
@@ -97,7 +97,7 @@ class ListedTests:
                 yield from self.flush()
             held = ParsedTest(line.nodeid, TestOutcome.MISSING)
             self._remember(line.nodeid)
-        if line.word == RERUN:
+        if line.word in RERUNS:
             held = self._again(held)
         elif line.word in SUBTESTS:
             held = self._part(held, SUBTESTS[line.word])

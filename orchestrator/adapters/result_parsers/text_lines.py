@@ -65,8 +65,13 @@ _FAILED_STEP = re.compile(
     r"|The command \".{1,400}\" exited with [1-9]"  # Travis
     rf"|{FAILED_TOOL}"
     r"|npm (?:ERR!|error) (?:errno [1-9]|code (?:ELIFECYCLE|[1-9])|Test failed\.|Lifecycle script )"
-    r"|(?:error|\s?ELIFECYCLE)\s{1,4}(?:Command failed with (?:exit code [1-9]|signal)"
-    r"|Test failed\.)"  # yarn, pnpm
+    r"|(?:(?:error|\s?ELIFECYCLE)\s{1,4})?Command failed with (?:exit code [1-9]|signal)"
+    r"|(?:error|\s?ELIFECYCLE)\s{1,4}Test failed\."  # yarn, pnpm
+    r"|(?:py\.?test|python3? -m pytest) exited with (?:exit )?(?:code|status) -?[1-9]"
+    r"|terminate called (?:after throwing an instance of |without an active exception)"  # C++
+    r"|(?:\[ {0,9}[\d.]{1,20}\] )?(?:Memory cgroup out|Out) of memory: Killed process \d"  # Linux
+    r"|(?:==\d{1,9}== ?)?(?:ERROR|SUMMARY|WARNING): \w{4,20}Sanitizer: \S"
+    r"|(?:==\d{1,9}==|={9}) ERROR SUMMARY: [1-9]"  # valgrind, compute-sanitizer
     r"|Too long with no output \(exceeded "  # CircleCI
     r"|Done\. Your build exited with [1-9]"  # Travis
     r"|Error: The (?:operation was canceled\.|runner has received a shutdown signal)"  # GitHub's
@@ -76,7 +81,8 @@ _FAILED_STEP = re.compile(
     r"|slurmstepd\S{0,80}: error: (?:\*{3} JOB \d{1,12} .{0,200}\bCANCELLED\b"
     r"|\*{3} STEP .{1,200} DUE TO [A-Z]|Detected [1-9]\d{0,6} oom[_-]kill event)"
     r"|srun: error: .{1,200}: tasks? [\d,-]{1,80}: (?:Exited with exit code [1-9]|Killed"
-    r"|Out Of Memory|.{1,40}\(core dumped\))"
+    r"|Out Of Memory|.{1,40}\(core dumped\)"
+    r"|(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception)$)"
     r"|(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank .{1,200} exited on signal "
     r"|detected that one or more processes exited with non-zero )"
     r"|MPI_ABORT was invoked on rank |= {1,8}BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"

@@ -58,6 +58,20 @@ BROKEN_STEPS = [
     "command terminated with exit code 137",
     "client_loop: send disconnect: Broken pipe",
     "test-1 exited with code 1",
+    "srun: error: node1: task 0: Segmentation fault",
+    "pytest exited with code 139",
+    "python -m pytest exited with status 1",
+    "Command failed with exit code 2: pytest",
+    "terminate called after throwing an instance of 'std::runtime_error'",
+    "Out of memory: Killed process 123 (python)",
+    "[12345.678] Out of memory: Killed process 123 (python)",
+    "Memory cgroup out of memory: Killed process 123 (python) total-vm:1kB",
+    "==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x602",
+    "==1==ERROR: LeakSanitizer: detected memory leaks",
+    "WARNING: ThreadSanitizer: data race (pid=1)",
+    "SUMMARY: UndefinedBehaviorSanitizer: undefined-behavior a.c:1",
+    "========= ERROR SUMMARY: 3 errors",
+    "==123== ERROR SUMMARY: 12 errors from 3 contexts (suppressed: 0 from 0)",
 ]
 """Messages of the program that started a failed step, or of a program above it."""
 
@@ -241,9 +255,54 @@ def test_a_step_that_failed_between_two_green_sessions_is_no_good_end(tmp_path):
         "Exited with code 3",
         'The command "pytest" exited with 0.',
         "nox > Session tests was successful.",
+        "pytest exited with code 0",
+        "========= ERROR SUMMARY: 0 errors",
+        "==123== ERROR SUMMARY: 0 errors from 0 contexts (suppressed: 0 from 0)",
+        "========= COMPUTE-SANITIZER",
         "the worker exited with code 1 and was started again",
     ],
 )
 def test_words_of_failures_that_are_none_are_no_alarm(tmp_path, line):
     said = read(tmp_path, GREEN + line + "\n")
     assert (said.end.exit_code, said.end.detail) == (0, "")
+
+
+@pytest.mark.parametrize("rows", [".F  [100%]", "t/test_a.py .E  [100%]", "F [ 50%]\n. [100%]"])
+@pytest.mark.parametrize("head", ["", bar("test session starts")])
+def test_letters_of_a_failure_contradict_a_green_sum(tmp_path, rows, head):
+    sum_ = bar("2 passed in 0.01s") if head else "2 passed in 0.01s\n"
+    said = read(tmp_path, f"{head}{rows}\n{sum_}")
+    assert said.end.exit_code == 1
+    assert any("and its sum of none" in message for message in said.messages)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[gw1] node down: Not properly terminated",
+        "+++++++++++++++++++ Timeout +++++++++++++++++++",
+        "!!!!!!!!!!!! _pytest.outcomes.Exit: done !!!!!!!!!!!!",
+        bar("_pytest.outcomes.Exit: done", "!").strip(),
+        "!!!!!!!!!!!! stopping after 1 failures !!!!!!!!!!!!",
+        "test_b failed (2 runs remaining out of 3).",
+    ],
+)
+def test_a_line_that_contradicts_the_green_sum_below_it_is_no_good_end(tmp_path, line):
+    starts, ends = bar("test session starts"), bar("2 passed in 0.01s")
+    body = "t/test_a.py::a PASSED [ 50%]\nt/test_a.py::b PASSED [100%]\n"
+    said = read(tmp_path, f"{starts}{body}{line}\n{ends}")
+    assert said.end.exit_code
+    assert said.problems
+    printed = body.replace("b PASSED [100%]", f"b\n{line}\nPASSED")
+    if len(line) < 79:  # pytest's own row is one wherever it stands
+        assert read(tmp_path, f"{starts}{printed}{ends}").end.exit_code == 0
+
+
+def test_a_try_of_pytest_retry_is_an_earlier_failure(tmp_path):
+    starts, ends = bar("test session starts"), bar("2 passed, 1 retried in 0.01s")
+    rows = (
+        "t/test_a.py::a PASSED [ 50%]\nt/test_a.py::b RETRY [100%]\nt/test_a.py::b PASSED [100%]\n"
+    )
+    said = read(tmp_path, f"{starts}{rows}{ends}")
+    assert said.end.exit_code == 0
+    assert [outcome.word for outcome in said.first["t/test_a.py::b"].earlier] == ["failed"]
