@@ -84,9 +84,9 @@ UNSEEN_DEVICES = frozenset({"gaudi", "trainium", "inferentia", "apple"})
 """Accelerators that none of the agent's tools can report."""
 
 ID_WORDS = (
-    IdWords(f"({'|'.join(NAMES)})", tuple(NAMES), device=r"\1"),
+    IdWords(f"(?:[dh]gx)?({'|'.join(NAMES)})", tuple(NAMES), device=r"\1"),
     IdWords(
-        "(gh200|gb10|gb200|gb300|b100|b300|h20|h800|a800|a10|a16|a30|a40|a[2456]000|l20|l40"
+        "(?:[dh]gx)?(gh200|gb10|gb200|gb300|b100|b300|h20|h800|a800|a10|a16|a30|a40|a[2456]000|l20|l40"
         "|k40|k80|m60|p40|p100)",
         ("gh200", "gb200", "b300", "h20", "a10", "a40", "a6000", "l40", "k80", "p100"),
         device=r"\1",
@@ -96,6 +96,7 @@ ID_WORDS = (
         ("rtx-4090", "rtx6000"),
         device=r"\1 \2",
     ),
+    IdWords(r"([345]0[5-9]0)(?:-?(?:ti|super))?", ("5090",), device=r"RTX \1"),
     IdWords(r"(mi(?!300|350)\d{2,3}[ax]?|mi3[05]\d[ax])", ("mi210", "mi325x"), device=r"\1"),
     IdWords(r"(?:arc-?)?([ab](?:310|380|570|580|750|770))", ("arc-a770", "b580"), device=r"\1"),
     IdWords(r"(max|flex)-?(140|170|1100|1550)", ("max1550",), device=r"\1 \2"),
@@ -103,12 +104,19 @@ ID_WORDS = (
     IdWords(r"(?:trn\dn?|trainium\d?)", ("trn1", "trainium2"), device="Trainium"),
     IdWords(r"(?:inf[12]|inferentia\d?)", ("inf2",), device="Inferentia"),
     IdWords(r"tpu-?(v\d[ep]?)", ("tpu-v4",), device=r"TPU \1"),
+    IdWords(r"v5lite(?:pod)?", ("v5litepod-1",), device="TPU v5e"),
+    IdWords(r"(?<!-)v[234]-(?:8|16|32|64|128|256|512)", ("v4-8",), device="TPU"),
     IdWords("trillium", ("trillium",), device="TPU v6e"),
     IdWords(r"(?:tpus?(?:7x)?|ironwood)", ("tpu", "tpu7x", "ironwood"), device="TPU"),
     IdWords("titan-?(v|x|xp|rtx)", ("titan-v",), device=r"TITAN \1"),
     IdWords(
         r"(?:nvidia|geforce|quadro|titan|rtx|gtx|cuda\d*|cu1\d\d|dgx|hgx|jetson|orin|xavier|tegra)",
         ("nvidia", "cuda", "cu128", "dgx", "jetson-orin"),
+        device="NVIDIA",
+    ),
+    IdWords(
+        r"(?:tesla|hopper|blackwell|volta|turing|lovelace|ampere(?!-?(?:altra|one)))\d{0,2}",
+        ("tesla", "hopper", "blackwell1", "ampere"),
         device="NVIDIA",
     ),
     IdWords(
