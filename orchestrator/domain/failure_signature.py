@@ -12,6 +12,7 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failures import (
     CAUSES,
     EXPECTATIONS,
+    LAMBDA,
     FailureClass,
     Raised,
     classify,
@@ -50,7 +51,7 @@ class Signature:
     unknown.
     """
     message: str
-    """The message in one line, with its variable parts masked."""
+    """One line with variable parts masked, and the exceptions that led to it."""
 
     def __str__(self) -> str:
         where = f" at {self.frame}" if self.frame else ""
@@ -162,7 +163,10 @@ def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | N
         frame = ""  # a machine fault can strike at any line
     elif _is_of_its_test(raised, fact.nodeid, is_product_known=bool(imports)):
         frame = take_apart(fact.nodeid).without_parameters
-    return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
+    message = mask_variable_parts(raised.message)
+    if raised.causes:
+        message = f"{message} (from {', '.join(raised.causes)})".lstrip()
+    return make_signature(kind, raised.exception, frame, message)
 
 
 _SAYS_LITTLE = EXPECTATIONS | {"", *CAUSES}
@@ -176,6 +180,8 @@ def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> b
     One known issue must not excuse unrelated failures of several tests. A frame without its
     folder and its class would be the same in tests of the same name.
     """
+    if raised.frame.endswith(f".{LAMBDA}"):
+        return True  # lambdas of a module have one name
     if raised.exception in _SAYS_LITTLE:
         return not (raised.is_own and is_product_known)
     return not raised.is_own and raised.frame.endswith(f".{take_apart(nodeid).function}")

@@ -55,6 +55,8 @@ class Raised:
     """``package.module.function`` of the product's last frame, or else of the tests' last frame."""
     is_own: bool
     """Whether the frame belongs to the product."""
+    causes: tuple[str, ...] = ()
+    """Exception classes of the chain that led to it, the first one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ _CAPTURED = re.compile(r"^-{3,200} Captured \w{1,20} \w{1,20} -{3,200}$", re.MUL
 _SHORT = re.compile(r"^(?P<path>[^\s:][^:\n]*):\d+: in (?P<name>\S+)")
 _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$")
 _LONG_DEF = re.compile(r"^>?\s*(?:async )?def (?P<name>\w+)\s*\(")
+_LAMBDA = re.compile(r"\blambda\b")
+LAMBDA = "<lambda>"
 _ENTRY = re.compile(r"^(?:_ )+_?\s*$")
 _NATIVE = re.compile(r'^\s*File "(?P<path>[^"]+)", line \d+, in (?P<name>\S+)')
 _ERROR_LINE = re.compile(r"^E\s+(?P<message>\S.*)$")
@@ -99,33 +103,42 @@ def read_raised(
         imports: Import names of the installed product, such as ``a.b``.
     """
     traceback = _CAPTURED.split(text, maxsplit=1)[0]
-    lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
-    block = _message_lines(lines) or _plain_message_lines(lines, message)
-    exception, first = _split(block[0])
+    *before, lines = _links([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
+    exception, first, block = _said(lines, message, reason)
     frames = _below_root(list(_frames(lines)), nodeid)
     frame, is_own = _place(frames, imports)
+    causes = dict.fromkeys(_said(link, "", "")[0] for link in before)
+    causes.pop("", None)
+    words = _words(exception, first, block)
+    return Raised(exception, words, frame, is_own, tuple(causes)[:_CAUSES])
+
+
+def _said(lines: Sequence[str], message: str, reason: str) -> tuple[str, str, list[str]]:
+    """Return exception class, message and its lines of one exception of a chain."""
+    block = _message_lines(lines) or _plain_message_lines(lines, message)
+    exception, first = _split(block[0])
     if not exception:
         exception = _raised_at_end(lines) or (reason if reason in CAUSES else "")
     if not exception and first.startswith("assert "):
         exception = "AssertionError"
-    return Raised(exception, _words(exception, first, block), frame, is_own)
+    return exception, first, block
 
 
+_CAUSES = 5
+"""Maximum number of causes of an exception that are kept."""
 CAUSES = frozenset({"crashed", "hung"})
 """Reasons of failures without an exception."""
 
 
-def _last_of_chain(lines: list[str]) -> list[str]:
-    """Return the lines of the last exception of a chain."""
-    for index in range(len(lines) - 1, -1, -1):
-        line = lines[index]
-        if (
-            " exception" in line
-            and _CHAINED.match(line)
-            and any(line.strip() for line in lines[index + 1 :])
-        ):
-            return lines[index + 1 :]
-    return lines
+def _links(lines: list[str]) -> list[list[str]]:
+    """Return the lines of each exception of a chain, the one that was raised last at the end."""
+    links: list[list[str]] = [[]]
+    for line in lines:
+        if " exception" in line and _CHAINED.match(line):
+            links.append([])
+        else:
+            links[-1].append(line)
+    return [link for link in links if any(line.strip() for line in link)] or [[]]
 
 
 def _message_lines(lines: Sequence[str]) -> list[str]:
@@ -186,8 +199,8 @@ def _raised_at_end(lines: Sequence[str]) -> str:
 
 
 def _frames(lines: Sequence[str]) -> Iterator[_Frame]:
-    """Yield every frame of the traceback, outermost first."""
-    function = ""
+    """Return every frame of the traceback, outermost first."""
+    function, is_lambda = "", False
     for line in lines:
         if ":" not in line and '", line ' not in line and not line.startswith("_ "):
             continue  # most lines are code
@@ -195,14 +208,15 @@ def _frames(lines: Sequence[str]) -> Iterator[_Frame]:
         if near is not None:
             yield _Frame(near["path"], near["name"])
             continue
+        is_lambda = is_lambda or (line[0] == ">" and _LAMBDA.search(line) is not None)
         begun = _LONG_DEF.match(line)
         if begun is not None and not function:
             function = begun["name"]
         ended = _LONG_END.match(line)
         if ended is not None and ended["path"].endswith(".py"):
-            yield _Frame(ended["path"], function)
+            yield _Frame(ended["path"], function or (LAMBDA if is_lambda else ""))
         if ended is not None or _ENTRY.match(line):
-            function = ""
+            function, is_lambda = "", False
 
 
 _FOREIGN = re.compile(

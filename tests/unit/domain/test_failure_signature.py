@@ -221,7 +221,7 @@ E   RuntimeError: cannot recover"""
     assert (one.exception, one.frame, one.message) == (
         "RuntimeError",
         "kernel_pytorch.precision.recovery.recover",
-        "cannot recover",
+        "cannot recover (from ValidationError)",
     )
 
 
@@ -342,3 +342,101 @@ def test_signatures_that_may_be_the_same_are_only_suggested():
 
 def test_the_pydantic_text_is_what_the_known_issue_looks_for():
     assert "scaling_factor_compute_algo" in PYDANTIC[1]
+
+
+CHAINS = {
+    "long": """
+    def launch(name):
+>       try: do()
+E       {cause}: x
+
+src/widget/core.py:3: {cause}
+
+The above exception was the direct cause of the following exception:
+
+    def test_a():
+>       launch("a")
+
+tests/test_a.py:2:
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
+    def launch(name):
+>       except Exception as e: raise RuntimeError("kernel failed") from e
+E       RuntimeError: kernel failed
+
+src/widget/core.py:4: RuntimeError
+""",
+    "short": """
+src/widget/core.py:3: in launch
+    try: do()
+E   {cause}: x
+
+The above exception was the direct cause of the following exception:
+tests/test_a.py:2: in test_a
+    launch("a")
+src/widget/core.py:4: in launch
+    raise RuntimeError("kernel failed") from e
+E   RuntimeError: kernel failed
+""",
+    "native": """Traceback (most recent call last):
+  File "src/widget/core.py", line 3, in launch
+    try: do()
+{cause}: x
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "tests/test_a.py", line 2, in test_a
+    launch("a")
+  File "src/widget/core.py", line 4, in launch
+    raise RuntimeError("kernel failed") from e
+RuntimeError: kernel failed
+""",
+}
+
+
+def test_the_cause_of_an_exception_is_part_of_its_signature():
+    texts = [
+        [text.format(cause=cause) for text in CHAINS.values()]
+        for cause in ("ZeroDivisionError", "KeyError")
+    ]
+    old, new = ({found(text).id for text in some} for some in texts)
+    assert len(old) == len(new) == 1
+    assert old != new
+    signature = found(texts[0][0])
+    assert signature.frame == "widget.core.launch"
+    assert signature.message == "kernel failed (from ZeroDivisionError)"
+
+
+LAMBDAS = (
+    """
+    def test_a():
+>       la()
+
+tests/test_a.py:2:
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
+
+>   la = lambda: 1/0
+E   ZeroDivisionError: division by zero
+
+src/widget/core.py:20: ZeroDivisionError
+""",
+    """tests/test_a.py:2: in test_a
+    la()
+src/widget/core.py:20: in <lambda>
+    la = lambda: 1/0
+E   ZeroDivisionError: division by zero
+""",
+)
+
+
+@pytest.mark.parametrize("text", LAMBDAS)
+def test_a_failure_in_a_lambda_is_its_tests_own(text):
+    signatures = [
+        signature_of(failed(f"tests/test_a.py::{name}", text), ["widget"])
+        for name in ("test_a", "test_b")
+    ]
+    assert [one.frame for one in signatures] == [
+        "tests/test_a.py::test_a",
+        "tests/test_a.py::test_b",
+    ]
+    assert read_raised(text, "", imports=["widget"]).frame == "widget.core.<lambda>"
