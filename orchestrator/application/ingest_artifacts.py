@@ -50,7 +50,9 @@ def foreign_files(dialects: Dialects, files: Sequence[UploadedFile]) -> Iterator
             continue
         found = _best(dialects, file)
         if found is None:
-            yield ForeignArtifact(file.name, file.digest, file.size_bytes, remarks=file.remarks)
+            empty = () if file.artifact.size_bytes else ("it is empty",)
+            remarks = (*file.remarks, *empty)
+            yield ForeignArtifact(file.name, file.digest, file.size_bytes, remarks=remarks)
             continue
         dialect, confidence = found
         yield ForeignArtifact(

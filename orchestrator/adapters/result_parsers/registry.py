@@ -13,6 +13,7 @@ from typing import cast
 from orchestrator.adapters.result_parsers.ctrf import Ctrf
 from orchestrator.adapters.result_parsers.demo_output import DemoHeadings, DemoMarks
 from orchestrator.adapters.result_parsers.device_results import DeviceResults
+from orchestrator.adapters.result_parsers.failed_step import FailedStep
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
 from orchestrator.adapters.result_parsers.metric_dialects import MetricJson, MetricLines
@@ -29,6 +30,7 @@ BUILT_IN: tuple[Callable[[], Dialect], ...] = (
     DemoHeadings,
     DemoMarks,
     DeviceResults,
+    FailedStep,
     JUnitXml,
     MetricJson,
     MetricLines,
