@@ -104,16 +104,16 @@ def read_raised(
     """
     traceback = _CAPTURED.split(text, maxsplit=1)[0]
     *before, lines = _links([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
-    exception, first, block = _said(lines, message, reason)
+    exception, first, block = _exception_of(lines, message, reason)
     frames = _below_root(list(_frames(lines)), nodeid)
     frame, is_own = _place(frames, imports)
-    causes = dict.fromkeys(_said(link, "", "")[0] for link in before)
+    causes = dict.fromkeys(_exception_of(link, "", "")[0] for link in before)
     causes.pop("", None)
     words = _words(exception, first, block)
     return Raised(exception, words, frame, is_own, tuple(causes)[:_CAUSES])
 
 
-def _said(lines: Sequence[str], message: str, reason: str) -> tuple[str, str, list[str]]:
+def _exception_of(lines: Sequence[str], message: str, reason: str) -> tuple[str, str, list[str]]:
     """Return exception class, message and its lines of one exception of a chain."""
     block = _message_lines(lines) or _plain_message_lines(lines, message)
     exception, first = _split(block[0])

@@ -226,7 +226,7 @@ class _SessionReader:
         self._is_hung = session.is_hung
         if footer is not None:
             self._codes.append(_exit_code(session, footer))
-            doubt = session.doubts.told()
+            doubt = session.doubts.contradiction()
             if doubt and not self._codes[-1]:
                 self._codes[-1] = 1
                 yield ParsedProblem("error", doubt)

@@ -34,7 +34,7 @@ class SessionDoubts:
             row = grammar.lettered(line)
             self._row = row[1][:_LIMIT] if row is not None and {*"FE"} & {*row[1]} else ""
 
-    def told(self) -> str:
+    def contradiction(self) -> str:
         """Return the contradiction of a sum without failures; empty if there is none."""
         if self.failed_name:
             return f"its short summary names {self.failed_name}, and its sum no failure"

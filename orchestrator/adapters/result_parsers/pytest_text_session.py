@@ -376,9 +376,8 @@ class PytestSession:
         title = grammar.banner(line, "=")
         if title is None or len(line.rstrip()) < self.width - 1:
             return None
-        known = _SECTIONS.get(title)
-        if known is not None:
-            return known
+        if title in _SECTIONS:
+            return _SECTIONS[title]
         is_other = self._place is not _Place.ITEMS and not self.is_printed
         return _Place.OTHER if is_other or _DURATIONS.fullmatch(title) else None
 
@@ -508,11 +507,9 @@ class PytestSession:
         yield _broken(told.name, told.message, told.text)
 
     def _summary(self, line: str) -> Iterator[ParsedItem]:
-        skips = grammar.summed_skips(line)
-        found = grammar.summary_line(line) if skips is None else None
-        if skips is not None:
+        if (skips := grammar.summed_skips(line)) is not None:
             yield from self._skips(*skips)
-        elif found is not None:
+        elif (found := grammar.summary_line(line)) is not None:
             yield from self._summed(*found)
 
     def _skips(self, number: int, path: str, reason: str) -> Iterator[ParsedItem]:
