@@ -133,6 +133,7 @@ class _Log:
             yield ParsedProblem("error", f"{word} is no outcome that is known")
         if self._exit_code == _NO_TESTS and self._has_tests:
             yield ParsedProblem("error", "its exit code says that no test ran, and it has tests")
+            self._exit_code = 1
         if self._exit_code is None:
             yield ParsedProblem("warning", "the log stops before the session was over")
             return

@@ -348,7 +348,9 @@ def test_a_retry_without_another_call_is_no_pass(tmp_path):
 
 def test_the_exit_code_for_no_tests_contradicts_tests(tmp_path):
     end = {**FINISH, "exitstatus": 5}
-    assert errors(read(tmp_path, *phases("a.py::t"), end=end))
+    said = read(tmp_path, *phases("a.py::t"), end=end)
+    assert errors(said)
+    assert said.end.exit_code == 1
     assert not errors(read(tmp_path, end=end))
 
 
