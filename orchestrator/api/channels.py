@@ -33,7 +33,7 @@ from orchestrator.domain.channel import (
     NewChannelResponse,
     RenewedResponse,
 )
-from orchestrator.domain.extend_record import extended, filled
+from orchestrator.domain.copied_fields import extended, filled
 
 _PRESENT_SHOWN = 20
 

@@ -35,7 +35,9 @@ from orchestrator.domain.channel import (
     NewChannelResponse,
     RenewedResponse,
 )
+from orchestrator.domain.collected_tests import SkippedPath
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.compare_tests import TestDuration
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.failure_signature import (
@@ -93,6 +95,15 @@ from orchestrator.domain.machine import Place, SshAccess
 from orchestrator.domain.manifest import PayloadResponse, SubjectFileResponse
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
+from orchestrator.domain.node_ids import (
+    Alias,
+    FamilyChanges,
+    KnownTest,
+    KnownTestResponse,
+    Matching,
+    NameChanges,
+    Suggestion,
+)
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
@@ -119,17 +130,6 @@ from orchestrator.domain.schedule import (
     ScheduleResponse,
     SubjectSelector,
 )
-from orchestrator.domain.test_comparison import TestDuration
-from orchestrator.domain.test_identity import (
-    Alias,
-    FamilyChanges,
-    KnownTest,
-    KnownTestResponse,
-    Matching,
-    NameChanges,
-    Suggestion,
-)
-from orchestrator.domain.test_set import SkippedPath
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)

@@ -24,7 +24,7 @@ from orchestrator.application.sign_off import (
 )
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.field_limits import Filled, Word
 from orchestrator.domain.gate.payload_review import PayloadReviewResponse, review_answer
 from orchestrator.domain.gate.snapshot import ApprovalResponse, WaiverResponse

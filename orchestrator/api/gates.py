@@ -38,7 +38,7 @@ from orchestrator.application.evaluate_gate import (
 from orchestrator.application.gate_policies import check_policy, find_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.field_limits import Filled, Word
 from orchestrator.domain.gate.verdict import (
     ReplayResponse,

@@ -16,7 +16,7 @@ from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.benchmarks import series_of
 from orchestrator.application.context import Context
 from orchestrator.application.failure_groups import review_failures, review_run
-from orchestrator.application.test_history import (
+from orchestrator.application.history_of_test import (
     TestHistory,
     decide_alias,
     history_of,
@@ -24,12 +24,12 @@ from orchestrator.application.test_history import (
 )
 from orchestrator.domain.benchmark_series import BenchmarkSeries
 from orchestrator.domain.caller_identity import Person, Scope
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.compare_tests import TestDuration
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.failure_signature import FailureGroupListResponse
 from orchestrator.domain.field_limits import Filled
 from orchestrator.domain.flaky import HistoryResponse
-from orchestrator.domain.test_comparison import TestDuration
-from orchestrator.domain.test_identity import (
+from orchestrator.domain.node_ids import (
     Alias,
     AliasState,
     KnownTest,

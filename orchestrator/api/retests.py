@@ -26,7 +26,7 @@ from orchestrator.application.retests import (
 )
 from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import (

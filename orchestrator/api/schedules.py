@@ -21,8 +21,8 @@ from orchestrator.application.gate_policies import check_policy
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import Word
 from orchestrator.domain.gate.verdict import StoredPolicy
 from orchestrator.domain.schedule import (

@@ -16,7 +16,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application import browser_sessions
 from orchestrator.application.tokens import create_token as make_token
 from orchestrator.domain.caller_identity import BrowserSession, NewToken, Scope, Token
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 
 
 class TokenRequest(RequestModel):

@@ -10,8 +10,8 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.annotation import Annotation, check_annotations, unsaid
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.extend_record import extended
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import Evidence

@@ -27,17 +27,17 @@ from orchestrator.application.gather_evidence import CountedCell, GatheredRun
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.gate.policy import GatePolicy, like
-from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
-from orchestrator.domain.gate.test_changes import (
+from orchestrator.domain.gate.changes_of_tests import (
     BaselineTests,
     Names,
     Tests,
     changes_since,
 )
+from orchestrator.domain.gate.policy import GatePolicy, like
+from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.grouping import grouped
+from orchestrator.domain.node_ids import AliasState, normal_nodeid
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.test_identity import AliasState, normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
 _REFUSED = 20

@@ -20,8 +20,8 @@ from orchestrator.domain.benchmark_series import (
     SeriesChange,
     SeriesPoint,
 )
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.environment_fingerprint import environment_diff, fingerprint
-from orchestrator.domain.extend_record import extended
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import (

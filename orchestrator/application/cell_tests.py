@@ -9,10 +9,10 @@ from functools import reduce
 from operator import and_, or_
 
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.gate.test_changes import CHECK, EXIT, METRIC, Tests
+from orchestrator.domain.gate.changes_of_tests import CHECK, EXIT, METRIC, Tests
+from orchestrator.domain.node_ids import normal_nodeid
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.test_identity import normal_nodeid
 
 FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _RAN = (

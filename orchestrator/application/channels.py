@@ -29,8 +29,8 @@ from orchestrator.domain.channel import (
     News,
     problems_of,
 )
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import ONE_LINE, STRICT, ValueLimits
 from orchestrator.domain.gate.verdict import Decision, StoredVerdict, Verdict, failing_items
 from orchestrator.domain.outcome import Outcome

@@ -10,9 +10,9 @@ from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.environment_fingerprint import PACKAGE, traits, traits_around
 from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.node_ids import AliasState, resolve
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
-from orchestrator.domain.test_identity import AliasState, resolve
 from orchestrator.store.run_comparison import CellEnvironment, Pair
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores

@@ -31,9 +31,9 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.charges import NOT_STATED, STATED, Cost, cost_of, sum_of
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint

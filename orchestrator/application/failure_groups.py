@@ -26,7 +26,7 @@ from orchestrator.domain.failure_signature import (
     similar,
 )
 from orchestrator.domain.grouping import grouped
-from orchestrator.domain.test_identity import KnownTest
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.store.failure_groups import (
     CellFailureGroup,
     GroupMember,

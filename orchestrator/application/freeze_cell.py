@@ -11,9 +11,10 @@ from datetime import datetime
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState, is_own_baseline
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.failure_signature import Failure
+from orchestrator.domain.gate.changes_of_tests import CHECK
 from orchestrator.domain.gate.snapshot import (
     EXPECTED,
     CellEvidence,
@@ -23,14 +24,13 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     UndeclaredRequirement,
 )
-from orchestrator.domain.gate.test_changes import CHECK
 from orchestrator.domain.manifest import untested
 from orchestrator.domain.matrix import ExpectedHardware, jobs_left_out, system_of
+from orchestrator.domain.node_ids import normal_nodeid
 from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.quarantine import quarantine_of
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.domain.versions import canonical_name, is_same_version
 
 _OF_OTHER_CELLS = ("jobs_gone", "jobs_failed", "stands_for")

@@ -48,8 +48,8 @@ from orchestrator.domain.gate.snapshot import (
 from orchestrator.domain.gate.tolerance import failing_results, known_issues
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.domain.node_ids import normal_nodeid
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.store.errors import DamagedError, UnknownIdError
 from orchestrator.store.runs import RunsAsked
 

@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from orchestrator.application.reused_results import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState, RunSpec
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import JobFact
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
 from orchestrator.domain.run_record import JobRecord
-from orchestrator.domain.test_set import TestSet
 from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.cells import CellLife
 from orchestrator.store.stores import Stores

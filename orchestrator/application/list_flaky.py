@@ -25,9 +25,9 @@ from orchestrator.domain.flaky import (
     suspects,
 )
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.node_ids import KnownTest, resolve
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
-from orchestrator.domain.test_identity import KnownTest, resolve
 from orchestrator.store.failure_groups import Failing, TestOutcomes, WindowCell
 from orchestrator.store.stores import Stores
 

@@ -10,8 +10,8 @@ from orchestrator.application.context import Context
 from orchestrator.application.janitor import CloudResource
 from orchestrator.domain.attestation import devices_of, mismatch, unexpected
 from orchestrator.domain.cell import Cell, Lease, LeaseState
+from orchestrator.domain.copied_fields import extended, filled
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.extend_record import extended, filled
 from orchestrator.domain.inventory import DOOMED, InventoryResponse, Ownership, ResourceResponse
 from orchestrator.domain.launch_plan import HostCheck
 from orchestrator.domain.machine import MachineError, OwnHosts, SshAccess, SshEndpoint

@@ -10,14 +10,15 @@ from typing import Annotated
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
+from orchestrator.application.history_of_test import history_of
 from orchestrator.application.list_flaky import FlakyTest, list_flaky
-from orchestrator.application.test_history import history_of
 from orchestrator.domain.caller_identity import Person
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
     QuarantineState,
@@ -28,7 +29,6 @@ from orchestrator.domain.quarantine import (
     returned_after,
     state_of,
 )
-from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.stores import Stores
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from enum import StrEnum
 from string import ascii_uppercase
 
 from orchestrator.domain.flaky import ResultPoint, flaky_evidence, flaky_signal, suspects
+from orchestrator.domain.node_ids import KnownTest, NaturalOrder, natural_order
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTest, NaturalOrder, natural_order
 from orchestrator.store.failure_groups import Failing
+from orchestrator.store.grid_of_tests import GridCell, GridMark, TestsWanted
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 CELLS_WITH_TESTS = 3
 """Number of newest cells with results that determine the present tests."""

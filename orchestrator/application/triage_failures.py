@@ -12,8 +12,8 @@ from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import CellScope, KnownIssue, in_scope, is_match
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
-from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import CellFailureGroup, Place, WindowCell
 from orchestrator.store.stores import Stores
 

@@ -13,8 +13,8 @@ from orchestrator.domain.benchmark_series import BenchmarkSeries
 from orchestrator.domain.failure_signature import FailureGroupListResponse
 from orchestrator.domain.flaky import HistoryResponse
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse
+from orchestrator.domain.node_ids import Alias, KnownTestResponse, Matching
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
-from orchestrator.domain.test_identity import Alias, KnownTestResponse, Matching
 
 _EVERYWHERE = IssueScope()
 

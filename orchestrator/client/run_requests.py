@@ -15,6 +15,7 @@ from orchestrator.client.errors import SeatrialError, WaitedTooLongError
 from orchestrator.client.transport import API, Answer, AnswerList, Client, key_of, newest
 from orchestrator.domain.bisect import BisectRange
 from orchestrator.domain.cell import Run
+from orchestrator.domain.compare_tests import TestDuration
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.lint_findings import CheckedAnnotation, ForeignDocument, LintResponse
 from orchestrator.domain.machine import SshAccess
@@ -29,7 +30,6 @@ from orchestrator.domain.run_record import (
     RunSummary,
     TestResponse,
 )
-from orchestrator.domain.test_comparison import TestDuration
 
 LATEST = "latest"
 BAD = ("failed", "error")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunState
 from orchestrator.domain.charges import STATED, Cost, cost_of, sum_of
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.money import (
     PHASES,
     Bill,

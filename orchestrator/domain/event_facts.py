@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from orchestrator.domain.collected_tests import TestSet, read_test_set
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.test_set import TestSet, read_test_set
 from orchestrator.domain.untyped_values import known_of, number_of, samples_of, text_of, whole_of
 
 MESSAGE_LIMIT = 500

@@ -19,8 +19,8 @@ from orchestrator.domain.failures import (
     read_raised,
 )
 from orchestrator.domain.grouping import grouped
+from orchestrator.domain.node_ids import take_apart
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import take_apart
 
 SIGNATURE_VERSION = 1
 """Version of the algorithm.

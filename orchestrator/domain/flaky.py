@@ -11,8 +11,8 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 
 from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.node_ids import KnownTestResponse
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTestResponse
 
 IN_A_ROW = 3
 """Number of consecutive failures that are a regression, not flakiness."""

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.field_limits import STRICT, Filled, Word
 from orchestrator.domain.gate.verdict import LATER

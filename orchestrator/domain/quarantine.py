@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine

@@ -20,9 +20,10 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.charges import NOT_STATED, Cost, cost_of, sum_of
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.copied_fields import extended, filled
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
-from orchestrator.domain.extend_record import extended, filled
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
@@ -35,7 +36,6 @@ from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
-from orchestrator.domain.test_set import TestSet
 from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import phrase, reason_text
 

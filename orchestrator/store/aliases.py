@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.domain.extend_record import filled
-from orchestrator.domain.test_identity import Alias, AliasState, makes_a_circle
+from orchestrator.domain.copied_fields import filled
+from orchestrator.domain.node_ids import Alias, AliasState, makes_a_circle
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import ListPage, PageAsked, insert_into
 from orchestrator.store.tables import TestAliasRow, TestCaseRow

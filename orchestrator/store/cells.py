@@ -26,7 +26,7 @@ from orchestrator.domain.cell import (
     RunState,
     Transition,
 )
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.attempt_evidence import EvidencePosition, position_of, target_of

@@ -17,8 +17,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.compare_tests import TestDuration
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, JobResultRow, RunRow, TestCaseRow, TestResultRow

@@ -27,8 +27,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
 from orchestrator.domain.failure_signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.domain.known_issue import IssueMatch
+from orchestrator.domain.node_ids import KnownTest, resolve
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTest, resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import Records, insert_into, slices, values_of

@@ -18,8 +18,8 @@ from orchestrator.domain.failure_signature import (
     signature_of,
     subject_imports,
 )
+from orchestrator.domain.node_ids import resolve
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import cells_of
 from orchestrator.store.failure_groups import IS_BAD, SIGNATURE, write_signatures

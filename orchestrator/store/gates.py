@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, PublicKey, StoredPolicy, StoredVerdict

@@ -30,7 +30,7 @@ from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.charges import Cost, cost_of
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.manifest import UNTRUSTED
 from orchestrator.store.benchmark_rollup import ROLLED_UP, recompute_cost

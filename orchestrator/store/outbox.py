@@ -27,7 +27,7 @@ from orchestrator.domain.channel import (
     next_look,
     status_word,
 )
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import (

@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice, TestFact
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord

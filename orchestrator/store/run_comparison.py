@@ -32,9 +32,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.compare_tests import BAD, GOOD, NEVER, Difference, beginning_of
+from orchestrator.domain.node_ids import AliasState
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_comparison import BAD, GOOD, NEVER, Difference, beginning_of
-from orchestrator.domain.test_identity import AliasState
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.failure_groups import IS_BAD
 from orchestrator.store.sessions import Sessions

@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, Run, RunEvent, RunSpec, RunState, tested_build
 from orchestrator.domain.commit import Commit
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.manifest import UNTRUSTED
 from orchestrator.domain.matrix import CellPlan

@@ -19,6 +19,8 @@ from orchestrator.store.durations import DurationStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
+from orchestrator.store.grid_of_tests import GridStore
+from orchestrator.store.histories_of_tests import TestStore
 from orchestrator.store.ingests import IngestStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.machines import MachineStore, OrphanStore, StaticHostStore
@@ -34,8 +36,6 @@ from orchestrator.store.run_comparison import DifferenceStore
 from orchestrator.store.runs import AnnotationStore, RunEventStore, RunStore
 from orchestrator.store.schedules import ScheduleStore
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.test_grid import GridStore
-from orchestrator.store.test_histories import TestStore
 from orchestrator.store.tokens import BrowserSessionStore, TokenStore
 
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 from sqlalchemy import Select, bindparam, delete, or_, select, update
 
 from orchestrator.domain.caller_identity import BrowserSession, Token
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.store.sessions import UNMARKED, Sessions
 from orchestrator.store.sql import ListPage, PageAsked, changed, insert_into, values_of
 from orchestrator.store.tables import BrowserSessionRow, PersonRow, TokenRow

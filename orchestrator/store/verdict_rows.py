@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from orchestrator.domain.cell import RunState
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.gate.gate_documents import canonical, read_verdict, verdict_document
 from orchestrator.domain.gate.verdict import (
     Decision,

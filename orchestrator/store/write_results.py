@@ -25,7 +25,7 @@ from orchestrator.domain.event_facts import (
     TestFact,
 )
 from orchestrator.domain.failure_signature import BAD, Signature, signature_of, subject_imports
-from orchestrator.domain.test_identity import split_nodeid
+from orchestrator.domain.node_ids import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_groups import write_retries, write_signatures
 from orchestrator.store.sessions import Sessions

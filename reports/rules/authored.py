@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import AnnotationConflict, CheckedAnnotation, ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.domain.cell import build_difference
+from orchestrator.domain.compare_tests import Difference, beginning_of, difference
 from orchestrator.domain.environment_fingerprint import environment_diff, traits
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.grouping import grouped
+from orchestrator.domain.node_ids import compare_names, job_family
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
-from orchestrator.domain.test_comparison import Difference, beginning_of, difference
-from orchestrator.domain.test_identity import compare_names, job_family
 from reports.format import plural, version
 from reports.grouping import is_ratio
 from reports.model.comparison import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.failure_signature import (
     FailureGroup,
     Signature,

@@ -15,8 +15,8 @@ from orchestrator.domain.charges import (
     is_priced,
     why_no_cost,
 )
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.cost_response import usd_by_phase
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import (
     CostBreakdown,

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .collected_tests import TestSetRecorder
 from .event_lines import is_final
 from .events import EventWriter
 from .evidence_text import JsonValue
 from .tail_json_lines import JsonLinesTail
-from .test_set import TestSetRecorder
 
 Fields = Mapping[str, object]
 

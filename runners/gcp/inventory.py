@@ -15,7 +15,7 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.quota import Demand, Quota
 from runners.gcp.clients import ComputeClients
 from runners.gcp.instance import ResourceId, last
-from runners.gcp.offers import PROVIDER
+from runners.gcp.places import PROVIDER
 from runners.gcp.platform_config import KNOWN, GcpPlatformConfig
 from runners.gcp.status import as_machine
 from runners.google.names import label, tags

@@ -30,7 +30,7 @@ from runners.gcp.instance import (
     request_id,
 )
 from runners.gcp.inventory import demands, everything
-from runners.gcp.offers import GcpPlaceFinder, KnownPrices, read_catalogue
+from runners.gcp.places import GcpPlaceFinder, KnownPrices, read_catalogue
 from runners.gcp.platform_config import GcpPlatformConfig, parse_platform
 from runners.gcp.status import GcpStatusReader, as_machine
 from runners.google.errors import error_rule

@@ -27,7 +27,7 @@ from paramiko.ssh_exception import (
     SSHException,
 )
 
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.machine import (
     AuthenticationError,
     ClosedPortError,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from decimal import Decimal
 
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.document_problems import Problem
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,

@@ -11,8 +11,8 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import GitSource, Subject
+from orchestrator.domain.node_ids import Alias, AliasState, NameChange
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.frozen_runs import (
     POLICY,
     STORED_POLICY,

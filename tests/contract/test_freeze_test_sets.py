@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from orchestrator.domain.test_set import SkippedPath, TestSet
+from orchestrator.domain.collected_tests import SkippedPath, TestSet
 from tests.contract.frozen_runs import only_cell, passes, ran
 from tests.databases import after
 

@@ -6,10 +6,10 @@ from collections import Counter
 from itertools import product
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.compare_tests import Difference, difference
+from orchestrator.domain.node_ids import Alias, AliasState, NameChange
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
-from orchestrator.domain.test_comparison import Difference, difference
-from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from orchestrator.store.run_comparison import ComparisonOverview
 from reports.views.compare import category
 from tests.databases import NOW, Agent, attempt, create, lease

@@ -26,8 +26,8 @@ from orchestrator.application.triage_failures import TriageStatus
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.flaky import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
+from orchestrator.domain.node_ids import Alias, AliasState, NameChange
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from orchestrator.store.failure_groups import Window
 from tests.databases import NOW, ON_SQLITE, after
 from tests.failure_groups_world import RETRIED, KindsWorld, raises

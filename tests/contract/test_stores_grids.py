@@ -10,7 +10,7 @@ from orchestrator.application.result_grid import (
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.store.test_grid import TestsWanted
+from orchestrator.store.grid_of_tests import TestsWanted
 from tests.contract.test_stores_release_board import launch
 from tests.databases import NOW, Agent, advance, after, attempt
 

@@ -12,11 +12,11 @@ from sqlalchemy import text
 from orchestrator.adapters.lazy_statistics import FuzzySimilarity
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.failure_groups import review_failures, review_run
-from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
+from orchestrator.application.history_of_test import decide_alias, history_of, suggest_aliases
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue
+from orchestrator.domain.node_ids import AliasState, NameChange
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.test_identity import AliasState, NameChange
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.sql import PageAsked
 from tests.databases import NOW, Agent, after, attempt, create, together

@@ -17,7 +17,7 @@ from orchestrator.client.transport import AnswerList, newest
 from orchestrator.domain.caller_identity import BrowserSession, Scope, Token
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval
-from orchestrator.domain.test_identity import Alias, AliasState, NameChange
+from orchestrator.domain.node_ids import Alias, AliasState, NameChange
 from tests.contract.outbox_cases import channel, putting
 from tests.integration.api_context import BEGIN, Desk, Slots, desk
 from tests.integration.project_worlds import TINY

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from orchestrator.application.test_history import decide_alias, suggest_aliases
-from orchestrator.domain.test_identity import AliasState
+from orchestrator.application.history_of_test import decide_alias, suggest_aliases
+from orchestrator.domain.node_ids import AliasState
 from tests.integration.api_context import MATRIX, Desk
 from tests.integration.dashboard.desk import signed_in
 from tests.integration.wheel_making import wheel_bytes

@@ -16,7 +16,7 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.domain.failure_signature import mask_variable_parts
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse
-from orchestrator.domain.test_identity import Alias
+from orchestrator.domain.node_ids import Alias
 
 known_issue_app = typer.Typer(
     help="Known issues: owned, dated exceptions for failures. They change no count.",

@@ -28,9 +28,9 @@ from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting, print_list
 from orchestrator.client.transport import Answer, Json
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.compare_tests import TestDuration
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.run_record import RunSummary
-from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration, sentence, signed_percent, usd
 
 _RUNS = Layout(

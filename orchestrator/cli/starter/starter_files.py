@@ -19,7 +19,7 @@ from orchestrator.cli.starter.project_sources import (
     stale_wheel_notes,
     wheel_roots,
 )
-from orchestrator.cli.starter.test_requirements import (
+from orchestrator.cli.starter.requirements_of_tests import (
     Needs,
     PytestArguments,
     find_tests,

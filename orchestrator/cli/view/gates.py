@@ -15,8 +15,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
 from orchestrator.client.transport import read
+from orchestrator.domain.collected_tests import Hook
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict, reasons_of
-from orchestrator.domain.test_set import Hook
 from orchestrator.domain.units import plural
 
 BLAMED = 20

@@ -39,7 +39,7 @@ from orchestrator.dashboard.responses import (
 )
 from orchestrator.dashboard.table import Table
 from orchestrator.domain.cell import Cell, Run, SubjectBuild, build_difference
-from orchestrator.domain.test_comparison import Difference
+from orchestrator.domain.compare_tests import Difference
 from orchestrator.domain.units import utc
 
 CHOICES = 40

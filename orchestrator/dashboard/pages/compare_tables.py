@@ -22,10 +22,10 @@ from orchestrator.dashboard.pages.tests import name_cell
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Table, TableCell, Text
 from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.compare_tests import Difference
 from orchestrator.domain.environment_fingerprint import PACKAGE
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_comparison import Difference
-from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.store.run_comparison import ChangedTest, DifferenceCount, Pair
 

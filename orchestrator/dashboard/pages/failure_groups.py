@@ -48,7 +48,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.test_identity import KnownTest
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
 

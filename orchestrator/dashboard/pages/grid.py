@@ -33,7 +33,7 @@ from orchestrator.domain.cell import Run
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
+from orchestrator.store.grid_of_tests import GridCell, GridMark, TestsWanted
 
 PAGE_SIZE = 50
 WIDTHS = (30, 60)

@@ -21,7 +21,7 @@ from orchestrator.dashboard.table import (
     Text,
     named_test,
 )
-from orchestrator.domain.test_comparison import TestDuration
+from orchestrator.domain.compare_tests import TestDuration
 from orchestrator.domain.units import duration
 
 SHOWN = 50

@@ -7,7 +7,7 @@ from statistics import median
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.test_history import CellTestHistory, TestDetail, follow_test
+from orchestrator.application.history_of_test import CellTestHistory, TestDetail, follow_test
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import ago
@@ -35,12 +35,12 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.failure_signature import BAD
 from orchestrator.domain.flaky import NOT_COUNTED, flaky_signal
+from orchestrator.domain.node_ids import KnownTest, split_nodeid
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
-from orchestrator.domain.test_identity import KnownTest, split_nodeid
 from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.test_grid import CellResult, GridCell
+from orchestrator.store.grid_of_tests import CellResult, GridCell
 
 
 def name_cell(test: KnownTest, *beside: str) -> Text:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.domain.assembly.index_of_tests import DISAGREEMENTS_LIMIT, TestIndex
 from orchestrator.domain.assembly.jobs import FoundJob, JobFinder
 from orchestrator.domain.assembly.results_pass import ArtifactReader, ArtifactSummary
-from orchestrator.domain.assembly.test_index import DISAGREEMENTS_LIMIT, TestIndex
-from orchestrator.domain.extend_record import filled
+from orchestrator.domain.copied_fields import filled
 from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from orchestrator.domain.outcome import TestOutcome
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.assembly.findings import Finding, check_account, merged_findings, source_of
+from orchestrator.domain.assembly.index_of_tests import TestIndex, disagreement, key_of
 from orchestrator.domain.assembly.jobs import FoundJob, JobFinder, JobGrouping
 from orchestrator.domain.assembly.results_pass import (
     ArtifactReader,
@@ -22,7 +23,6 @@ from orchestrator.domain.assembly.results_pass import (
     JobSection,
     RecordStore,
 )
-from orchestrator.domain.assembly.test_index import TestIndex, disagreement, key_of
 from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.ingested import Disagreement, Source

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from orchestrator.domain.assembly.test_index import ArtifactTests, TestIndex, key_of
+from orchestrator.domain.assembly.index_of_tests import ArtifactTests, TestIndex, key_of
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,

@@ -50,6 +50,7 @@ from orchestrator.domain.gate.rules.platforms import (
     platforms,
     platforms_v2,
 )
+from orchestrator.domain.gate.rules.same_tests import selection, selection_v2, test_sets
 from orchestrator.domain.gate.rules.skips import skips, skips_v1, skips_v2
 from orchestrator.domain.gate.rules.subject import (
     subject,
@@ -57,7 +58,6 @@ from orchestrator.domain.gate.rules.subject import (
     subject_v1,
     undeclared_requirements,
 )
-from orchestrator.domain.gate.rules.test_sets import selection, selection_v2, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 
 PayloadLevel = Literal["untrusted", "reviewed", "trusted"]
 LEVELS: tuple[PayloadLevel, ...] = ("untrusted", "reviewed", "trusted")

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from orchestrator.domain.gate.snapshot import NAMELESS, CellEvidence, FailedTest, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, failing_results
+from orchestrator.domain.node_ids import normal_nodeid
 from orchestrator.domain.outcome import Counts, Outcome, worst
-from orchestrator.domain.test_identity import normal_nodeid
 
 
 def failed_before(

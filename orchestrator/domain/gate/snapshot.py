@@ -13,13 +13,13 @@ from decimal import Decimal
 from statistics import median
 
 from orchestrator.domain.cell import Cause
+from orchestrator.domain.collected_tests import TestSet
+from orchestrator.domain.gate.changes_of_tests import TestChanges
 from orchestrator.domain.gate.payload_review import PayloadReview
-from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.test_set import TestSet
 
 NAMELESS = "(without a name)"
 """Name of a failure that is counted without a name."""
@@ -104,7 +104,7 @@ class JobEvidence:
     passed_after: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
     """Failures in runs of the subject with another payload whose tests pass here."""
     tests_digest: str = field(default="", metadata=LATER)
-    """Digest of the collected node ids (`normal_nodeid` in `domain/test_identity.py`); empty if not
+    """Digest of the collected node ids (`normal_nodeid` in `domain/node_ids.py`); empty if not
     all are known."""
     tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
     """Tests of the job that another cell collected and this one did not."""

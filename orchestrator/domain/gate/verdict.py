@@ -8,8 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.extend_record import extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
-from orchestrator.domain.test_identity import AliasState, NameChange
+from orchestrator.domain.node_ids import AliasState, NameChange
 from orchestrator.store.column_types import DocumentColumn, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, TableBase, table_of
 

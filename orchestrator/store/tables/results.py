@@ -17,9 +17,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.event_facts import Notice
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.test_set import TestSet
 from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,

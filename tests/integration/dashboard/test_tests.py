@@ -12,8 +12,8 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
+from orchestrator.domain.node_ids import Alias, AliasState, NameChange
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.test_stores_grids import done
 from tests.contract.test_stores_release_board import launch
 from tests.integration.api_context import BEGIN

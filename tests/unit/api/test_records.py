@@ -15,7 +15,7 @@ from orchestrator.api.models import ListResponse, documented
 from orchestrator.cli.errors import NO_VERDICT, exit_code_of
 from orchestrator.client.errors import SeatrialError
 from orchestrator.client.transport import read, read_items
-from orchestrator.domain.extend_record import extended
+from orchestrator.domain.copied_fields import extended
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
 from orchestrator.domain.schedule import Firing, Resolved

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.domain.collected_tests import Deselection, Hook, SkippedPath, TestSet
 from orchestrator.domain.event_facts import AgentEnd, CheckFact, Facts, JobFact, TestFact, fold
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.failure_signature import signature_of
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_set import Deselection, Hook, SkippedPath, TestSet
 
 SKIPPED = ["t.py", 3, "Skipped: no device"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
-from orchestrator.domain.test_identity import (
+from orchestrator.domain.node_ids import (
     NameChange,
     Suggestion,
     compare_names,

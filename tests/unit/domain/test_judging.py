@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.cell import Cause
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.test_set import TestSet
 
 LOST = Cause(Outcome.ERRORED, "lost", "the machine is gone")
 CANCELLED = Cause(Outcome.CANCELLED, "cancelled", "asked to")

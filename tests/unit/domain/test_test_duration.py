@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.domain.test_comparison import TestDuration
+from orchestrator.domain.compare_tests import TestDuration
 
 
 @pytest.mark.parametrize(

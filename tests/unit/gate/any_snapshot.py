@@ -13,6 +13,8 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from orchestrator.domain.cell import Cause
+from orchestrator.domain.collected_tests import Deselection, TestSet
+from orchestrator.domain.gate.changes_of_tests import TestChanges
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.policy import (
     GateException,
@@ -28,10 +30,8 @@ from orchestrator.domain.gate.snapshot import (
     Snapshot,
     Waiver,
 )
-from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome, worst
-from orchestrator.domain.test_set import Deselection, TestSet
 from tests.unit.gate.any_policy import (
     ALL_RULES,
     JOBS,

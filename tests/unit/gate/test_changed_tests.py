@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from orchestrator.domain.gate.changes_of_tests import BaselineTests, TestChanges, changes_since
 from orchestrator.domain.gate.policy import EvidenceRule, JobRule, ManifestRule
 from orchestrator.domain.gate.rule_context import rule_fault
-from orchestrator.domain.gate.test_changes import BaselineTests, TestChanges, changes_since
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts
 from tests.unit.gate.builders import cell, failed, issue, job, judge, policy, result, snapshot

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.domain.collected_tests import Hook, TestSet
 from orchestrator.domain.gate.payload_review import PayloadReview, review_in_force, review_state
 from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
-from orchestrator.domain.test_set import Hook, TestSet
 from tests.unit.gate.builders import NOW, cell, job, judge, policy, result, snapshot
 
 PASS, FAIL, OPEN = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE

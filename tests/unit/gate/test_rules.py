@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.gate.policy import (
     BenchmarkBudget,
     CostRule,
@@ -24,7 +25,6 @@ from orchestrator.domain.gate.policy import (
 from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement, ViolatedBefore
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.test_set import TestSet
 from tests.unit.gate.builders import (
     NOW,
     cell,

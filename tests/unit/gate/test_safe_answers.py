@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.collected_tests import TestSet
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
     EvidenceRule,
@@ -25,7 +26,6 @@ from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.test_set import TestSet
 from tests.unit.gate.builders import (
     NOW,
     cell,

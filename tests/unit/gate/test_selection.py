@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.domain.collected_tests import Deselection, Hook, SkippedPath, TestSet
 from orchestrator.domain.gate.policy import SkipRule
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.domain.test_set import Deselection, Hook, SkippedPath, TestSet
 from tests.unit.gate.builders import cell, job, judge, policy, snapshot
 
 PASS, FAIL = Decision.PASS, Decision.FAIL

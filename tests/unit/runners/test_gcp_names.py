@@ -29,7 +29,7 @@ from runners.gcp.instance import (
     parse_id,
     request_id,
 )
-from runners.gcp.offers import MARKETS, KnownPrices, prices_from, table
+from runners.gcp.places import MARKETS, KnownPrices, prices_from, table
 from runners.gcp.platform_config import KNOWN, check_platform, parse_platform, types_with
 from runners.google.firewall import rule_name
 from runners.google.names import REGIONS, label

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from orchestrator.domain.gate.changes_of_tests import TestChanges, is_reported
 from orchestrator.domain.gate.policy import ManifestRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
-from orchestrator.domain.gate.test_changes import TestChanges, is_reported
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _MOST_LISTED = 20

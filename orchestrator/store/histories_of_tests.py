@@ -10,8 +10,8 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.flaky import TestRun
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier

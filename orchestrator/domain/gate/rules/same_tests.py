@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import replace
 
+from orchestrator.domain.collected_tests import Deselection, SkippedPath
 from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import JobEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.test_set import Deselection, SkippedPath
 
 
 def selection(context: RuleContext) -> Iterator[RuleResult]:

@@ -20,9 +20,7 @@ from orchestrator.domain.known_issue import (
     is_match,
     issue_answer,
 )
-from orchestrator.domain.outcome import Counts, TestOutcome
-from orchestrator.domain.quarantine import QuarantineState, state_of
-from orchestrator.domain.test_identity import (
+from orchestrator.domain.node_ids import (
     Alias,
     AliasState,
     FamilyChanges,
@@ -34,9 +32,11 @@ from orchestrator.domain.test_identity import (
     job_family,
     resolve,
 )
+from orchestrator.domain.outcome import Counts, TestOutcome
+from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.store.failure_groups import GroupMember
+from orchestrator.store.grid_of_tests import CellResult, GridCell
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_grid import CellResult, GridCell
 
 
 def suggest_aliases(context: Context, old_run: str, new_run: str) -> Matching:

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.compare_tests import beginning_of
+from orchestrator.domain.node_ids import KnownTest
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
-from orchestrator.domain.test_comparison import beginning_of
-from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import IS_BAD, of_result, read_earlier
