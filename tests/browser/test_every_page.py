@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import product
 from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
+from playwright.sync_api import Route
 
 from tests.browser.addresses import NO_PAGES, PAGES, Address
 from tests.browser.conftest import Trial, Watch
@@ -52,6 +54,42 @@ def test_tables_are_whole_in_a_small_window(trial: Trial, watch: Watch, address:
     with watch(width=1280) as eyes:
         eyes.open(address.path(trial.world))
         assert eyes.page.evaluate(_CUT) == []
+
+
+_PLOTS = """let real; window.plots = [];
+Object.defineProperty(window, "uPlot", {
+    set: (value) => { real = value; },
+    get: () => real && class extends real {
+        constructor(...given) { super(...given); window.plots.push(this); }
+    },
+});"""
+
+
+def _only_one_point(route: Route) -> None:
+    answer = route.fetch()
+    page = answer.json()
+    chart = page["chart"]
+    chart |= {"points": [chart["points"][-1] | {"value": 1.21e-7}], "y": [1e-7, 2e-7]}
+    chart |= {"levels": [], "changes": [], "versions": []}
+    route.fulfill(response=answer, json=page)
+
+
+def test_the_chart_of_one_run_shows_its_day_and_its_whole_numbers(
+    trial: Trial, watch: Watch
+) -> None:
+    address = next(one for one in PAGES if one.name == "benchmark")
+    with watch(width=1280) as eyes:
+        eyes.page.add_init_script(_PLOTS)
+        eyes.page.route(re.compile(r"/benchmarks/.*\.json"), _only_one_point)
+        eyes.open(address.path(trial.world))
+        eyes.page.wait_for_function("plots.length")
+        days, labels, width = eyes.page.evaluate(
+            "[(plots[0].scales.x.max - plots[0].scales.x.min) / 86400, plots[0].axes[1]._values,"
+            " plots[0].axes[1]._size]"
+        )
+    assert days == 1
+    assert all(len(label) < 8 and label.endswith("e-7") for label in labels)
+    assert width > 56
 
 
 def test_long_names_and_messages_leave_a_table_in_its_frame(trial: Trial, watch: Watch) -> None:

@@ -328,6 +328,8 @@ def _facts(
     return {
         "shown": shown,
         "trend": trend,
+        "measured": plural(len(trend.points), "run"),
+        "older": plural(trend.track.older, "older run"),
         "direction": direction_of(benchmark),
         "params": visible(cut(params_of(benchmark.params), 300)),
         "picture": still(trend, shown.scale),

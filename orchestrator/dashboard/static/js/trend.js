@@ -30,6 +30,9 @@ class Trend {
     for (const one of figure.querySelectorAll(".scripted")) {
       one.hidden = !chart.points.some((point) => point.samples.length);
     }
+    // With the samples, the axis is longer than that of the picture without scripts.
+    const [low, high] = chart.y.map(figureOf);
+    figure.querySelector("[data-axis]").textContent = `from ${low} to ${high}`;
     this.plot = new uPlot(this.options(), this.data(), this.place);
     this.place.addEventListener("keydown", (event) => this.pressed(event));
     this.place.addEventListener("focus", () => this.go(this.at, true));
@@ -60,8 +63,8 @@ class Trend {
       height: HEIGHT,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, y: false, points: { size: 9 } },
-      scales: { x: { time: true, range: spread }, y: { range: [low, high] } },
-      axes: [{ ...axis, values: daysAndTimes }, { ...axis, size: 56, values: (_, ticks) => ticks.map(figureOf) }],
+      scales: { x: { time: true, range: () => spread(this.chart.points) }, y: { range: [low, high] } },
+      axes: [{ ...axis, values: daysAndTimes }, { ...axis, size: widthOf, values: (_, ticks) => ticks.map(figureOf) }],
       series: [{}, { stroke: () => colour(this.place, "--draw-line"), paths: () => null, points: { show: false } }],
       hooks: {
         drawAxes: [(plot) => paint(plot, this.chart, (name) => colour(this.place, name))],
@@ -123,8 +126,10 @@ class Trend {
   }
 }
 
-// One run alone, and runs of the same moment, get some room on both sides.
-function spread(_, low, high) {
+// One run alone, and runs of the same moment, get some room on both sides. The chart's own extremes
+// are not asked for: around one point they are years apart.
+function spread(points) {
+  const [low, high] = [points[0].at, points[points.length - 1].at];
   const room = (high - low) * 0.015 || 43200;
   return [low - room, high + room];
 }
@@ -141,7 +146,13 @@ function daysAndTimes(_plot, splits, _axis, _space, increment) {
   });
 }
 
+// Pixels of the widest label of the values.
+function widthOf(_plot, labels) {
+  return Math.max(56, ...(labels ?? []).map((label) => 16 + 7 * label.length));
+}
+
 function figureOf(value) {
+  if (value && Math.abs(value) < 1e-4) return value.toExponential(2);
   return value.toLocaleString("en", { maximumSignificantDigits: 6 });
 }
 
