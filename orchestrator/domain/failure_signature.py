@@ -174,6 +174,10 @@ _SAYS_LITTLE = EXPECTATIONS | {"", *CAUSES}
 shared function."""
 
 
+_SERVES_TESTS = re.compile(r"(?:^|\.)_{0,2}test(?:s|ing|_?util(?:s|ities)?|_?helpers?)?\.")
+"""Modules of a product with which tests are written, such as ``numpy.testing``."""
+
+
 def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> bool:
     """Whether the signature of a failure needs the name of its test.
 
@@ -183,7 +187,8 @@ def _is_of_its_test(raised: Raised, nodeid: str, *, is_product_known: bool) -> b
     if raised.frame.endswith(f".{LAMBDA}"):
         return True  # lambdas of a module have one name
     if raised.exception in _SAYS_LITTLE:
-        return not (raised.is_own and is_product_known)
+        in_product = raised.is_own and is_product_known
+        return not in_product or _SERVES_TESTS.search(raised.frame) is not None
     return not raised.is_own and raised.frame.endswith(f".{take_apart(nodeid).function}")
 
 

@@ -160,6 +160,17 @@ def test_a_failed_expectation_is_of_its_test(one, other, imports, said):
     assert made[0].frame == one.partition("[")[0]
 
 
+@pytest.mark.parametrize("module", ["testing", "_testing/compare", "test_utils", "tests/helpers"])
+def test_an_expectation_that_the_product_checks_for_tests_is_of_its_test(module):
+    text = "{0}:3: in {1}\n    same()\nsrc/ringbuf/%s.py:9: in same\n    x\nE   AssertionError"
+    tests = [
+        failed(f"tests/test_a.py::{name}", (text % module).format("tests/test_a.py", name))
+        for name in ("test_a", "test_b")
+    ]
+    frames = [signature_of(one, ["ringbuf"]).frame for one in tests]
+    assert frames == ["tests/test_a.py::test_a", "tests/test_a.py::test_b"]
+
+
 def test_an_assertion_of_the_product_is_one_for_all_tests():
     text = "{0}:3: in {1}\n    f()\nsrc/ringbuf/ring.py:9: in mean\n    x\nE   AssertionError"
     of = ("tests/test_a.py", "test_a"), ("tests/test_b.py", "test_b")
