@@ -1,6 +1,6 @@
-"""Attention one score at a time, in Python's float64: what every path is compared with.
+"""A reference of attention in Python's float64, one score at a time.
 
-Each case states its pattern a second time, as a rule on four whole numbers.
+Each case states its pattern a second time, as a rule on four integers: batch, head, query, key.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ SLOPES = [0.25, 0.0625, 0.015625, 0.00390625]  # 2^-2, 2^-4, 2^-6, 2^-8
 
 
 def always(b: int, h: int, q: int, k: int) -> bool:
-    """Everything is seen."""
+    """Return True: every query sees every key."""
     return True
 
 
 def unchanged(score: float, b: int, h: int, q: int, k: int) -> float:
-    """The score itself."""
+    """Return the score unchanged."""
     return score
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pattern and what it should do."""
+    """A pattern, with its mask and its change of scores as plain Python functions.
+
+    `seen` takes (batch, head, query, key); `change` takes the score and the same four integers.
+    """
 
     pattern: Pattern
     seen: Callable[[int, int, int, int], bool] = always
@@ -41,12 +44,12 @@ class Case:
 
 
 def thirds(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """A custom mask: it depends on everything."""
+    """Return a custom mask that depends on the batch, the head, the query and the key."""
     return ((b + h + q + k) % 3 != 0) | (q == k)
 
 
 def waves(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """A custom score: it depends on everything."""
+    """Return a custom score that depends on the batch, the head, the query and the key."""
     return score * (1 + h) / (1 + b) + (q - k) % 8 / 8  # eighths are exact
 
 
@@ -83,7 +86,7 @@ NOT_FOR_SDPA = ("soft_cap", "custom", "soft_cap+document_masking")
 
 
 def scaled_scores(q: Tensor, k: Tensor, scale: float | None = None) -> Tensor:
-    """[B, H, Q, K] float64: every query times every key of its group's head."""
+    """Return float64 scores [B, H, Q, K]: each query times each key of its head's group, scaled."""
     q, k = double(q), double(k)
     group = q.shape[1] // k.shape[1]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
@@ -92,7 +95,7 @@ def scaled_scores(q: Tensor, k: Tensor, scale: float | None = None) -> Tensor:
 
 
 def weigh(scores: Tensor, v: Tensor) -> Tensor:
-    """The sum of v by the softmax of `scores` (-inf: not seen); 0 where nothing is seen."""
+    """Return v weighted by the softmax of `scores`; 0 for queries whose scores are all -inf."""
     top = scores.amax(dim=-1, keepdim=True)
     shares = torch.exp(scores - torch.where(top == -math.inf, 0.0, top))
     total = shares.sum(dim=-1, keepdim=True)
@@ -112,7 +115,10 @@ def by_case(
     mask: Tensor | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """[B, H, Q, Dv] float64: one score after the other."""
+    """Return float64 attention [B, H, Q, Dv] by `case`, computed one score at a time.
+
+    `offset` is added to the position of each query; `mask` also hides keys if given.
+    """
     scores = scaled_scores(q, k, scale)
     allowed = None if mask is None else mask.cpu().expand(scores.shape)
     for b, h, i, j in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
@@ -123,7 +129,7 @@ def by_case(
 
 
 def layer_by_case(layer: att.MultiHeadAttention, x: Tensor, case: Case) -> Tensor:
-    """The layer in float64, from its weights: three projections, attention by `case`, one more."""
+    """Return the layer's output in float64, computed from its weights, with attention by `case`."""
     kept = layer.num_heads * layer.head_dim, layer.num_kv_heads * layer.head_dim
     projected = double(x) @ double(layer.qkv.weight).T + double(layer.qkv.bias)
     parts = projected.split([kept[0], kept[1], kept[1]], dim=-1)
@@ -133,7 +139,10 @@ def layer_by_case(layer: att.MultiHeadAttention, x: Tensor, case: Case) -> Tenso
 
 
 def by_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """[B, H, Q, Dv] float64 for a bool mask that broadcasts to the scores; for large shapes."""
+    """Return float64 attention [B, H, Q, Dv] by a bool mask that broadcasts to the scores.
+
+    Unlike `by_case` it is fast enough for large shapes.
+    """
     scores = scaled_scores(q, k)
     if mask is not None:
         scores = scores.masked_fill(~mask.cpu(), -math.inf)
@@ -141,7 +150,7 @@ def by_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tens
 
 
 def lower_triangle(queries: int, keys: int) -> Tensor:
-    """[Q, K] bool, True on and below the diagonal."""
+    """Return a bool mask [Q, K] that is True on and below the diagonal."""
     return torch.ones(queries, keys, dtype=torch.bool).tril()
 
 
@@ -156,7 +165,7 @@ def inputs(
     width: int = 16,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Normal q [B, H, Q, D] and k, v [B, G, K, D]."""
+    """Return normally distributed q [B, H, Q, D] and k, v [B, G, K, D]."""
     q = torch.randn(batch, heads, queries, width, device=device, dtype=dtype)
     shape = (batch, groups or heads, keys or queries, width)
     k, v = (torch.randn(shape, device=device, dtype=dtype) for _ in range(2))

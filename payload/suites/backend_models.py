@@ -1,4 +1,4 @@
-"""Models that the backends' tests prepare, and what they compute in float64 on the CPU."""
+"""Models for the tests of the backends, and their outputs in float64 on the CPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ VOLTA, TURING, AMPERE, A10G, L4, HOPPER, BLACKWELL = (
 
 
 def mlp() -> nn.Module:
-    """[B, 128] -> [B, 128] as the seeds' benchmarks have it."""
+    """Return the perceptron [B, 128] -> [B, 128] of the original benchmarks."""
     return nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 128))
 
 
 class Residual(nn.Module):
-    """x [B, C, H, W] + its two normalised convolutions."""
+    """A residual block: ReLU of x [B, C, H, W] plus two convolutions with batch norms."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Residual(nn.Module):
 
 
 def resnet(channels: int = 16, blocks: int = 2) -> nn.Module:
-    """[B, 3, H, W] -> [B, 10]; its norms' statistics are not the ones they start with."""
+    """Return a ResNet [B, 3, H, W] -> [B, 10] whose batch norms have non-default statistics."""
     stem = [nn.Conv2d(3, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.ReLU()]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)]
     model = nn.Sequential(*stem, *(Residual(channels) for _ in range(blocks)), *head)
@@ -50,7 +50,11 @@ def resnet(channels: int = 16, blocks: int = 2) -> nn.Module:
 
 
 class Bottleneck(nn.Module):
-    """x [B, C, H, W] + three normalised convolutions: 1 x 1, 3 x 3 of `width`, 1 x 1 of four."""
+    """A bottleneck block: ReLU of the shortcut of x [B, C, H, W] plus three convolutions.
+
+    The convolutions are 1 x 1 and 3 x 3 with `width` channels, and 1 x 1 with 4 * `width` channels,
+    each followed by a batch norm.
+    """
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -66,7 +70,7 @@ class Bottleneck(nn.Module):
 
 
 def normalised(channels: int, to: int, size: int, stride: int) -> nn.Module:
-    """A convolution without bias and the batch norm behind it."""
+    """Return a convolution without bias, followed by a batch norm."""
     convolution = nn.Conv2d(channels, to, size, stride, padding=size // 2, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(to))
 
@@ -74,7 +78,10 @@ def normalised(channels: int, to: int, size: int, stride: int) -> nn.Module:
 def bottleneck_resnet(
     blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64, classes: int = 1000
 ) -> nn.Module:
-    """[B, 3, H, W] -> [B, classes]; by default ResNet-50 (stride in the 3 x 3, as is usual now)."""
+    """Return a ResNet of bottlenecks [B, 3, H, W] -> [B, classes]; by default ResNet-50.
+
+    The stride is in the 3 x 3 convolutions, as in torchvision.
+    """
     stages, channels = [], width
     for stage, count in enumerate(blocks):
         inner = width * 2**stage
@@ -88,21 +95,27 @@ def bottleneck_resnet(
 
 
 def encoder() -> nn.Module:
-    """[B, S, 32] -> [B, S, 32]: two transformer layers of four heads."""
+    """Return two transformer layers with four heads: [B, S, 32] -> [B, S, 32]."""
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
 @torch.no_grad()
 def in_float64(model: nn.Module, *inputs: Tensor) -> Tensor:
-    """The output of a copy, evaluated in float64 on the CPU; frozen, so call it first."""
+    """Return the output of a copy of the model in eval mode, in float64 on the CPU.
+
+    Call it before a pass that changes the model in place.
+    """
     reference = copy.deepcopy(model).cpu().double().eval()
     wide = [one.cpu().double() if one.is_floating_point() else one.cpu() for one in inputs]
     return reference(*wide)
 
 
 def nvidia_rules(device: torch.device) -> tuple[Hardware, str | None]:
-    """The device's own hardware; elsewhere an L4's, and what that means for the numbers."""
+    """Return the device's hardware and None if it is from NVIDIA.
+
+    Otherwise return the hardware of an L4, and a note that says on which device the test computes.
+    """
     found = probe(device)
     if found.vendor == "nvidia":
         return found, None

@@ -1,4 +1,4 @@
-"""Every test starts from the same random state, on the best device of the machine."""
+"""Fixtures of the suites: each test starts from the same seed, on the machine's best device."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ pytest.register_assert_rewrite("suites.numerics", "suites.vendor_rules")
 
 
 def pytest_report_header() -> str:
-    """Say on what the numbers were made."""
+    """Return the line of pytest's header that names the device of the tests."""
     return f"device: {describe(pick_device())}"
 
 
 @pytest.fixture(autouse=True)
 def seed() -> int:
-    """The seed that was just set."""
+    """Seed torch before each test and return the seed."""
     torch.manual_seed(1234)
     return 1234
 
 
 @pytest.fixture(autouse=True)
 def whole_float32() -> Iterator[None]:
-    """No TF32, whatever the image says: float32's tolerances are those of 24 bits."""
+    """Disable TF32 during each test; the tolerances of float32 assume 24 significant bits."""
     with numbers.whole_float32():
         yield
 
 
 @pytest.fixture
 def in_float8(monkeypatch) -> None:
-    """Layers that are not told compute in float8, also where it is predicted to be slower."""
+    """Make layers without a given path compute in float8, even if it is predicted to be slower."""
     monkeypatch.setattr("torchbridge.fp8.linear.DEFAULT_PATH", "auto")
 
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
-    """Where the tests run."""
+    """Return the device of the tests: the machine's best."""
     return pick_device()
 
 
 @pytest.fixture
 def model(device) -> GPT2:
-    """A small GPT-2 whose tokens depend on all that came before."""
+    """Return a small GPT-2 on the device, whose next token depends on all tokens before it."""
     return lively().to(device)
 
 
 @pytest.fixture
 def evidence(tmp_path, monkeypatch) -> Callable[[], list[dict]]:
-    """The evidence so far, line by line."""
+    """Return a function that reads the evidence written so far, one dictionary per line."""
     path = tmp_path / "events.jsonl"
     path.touch()
     monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
@@ -66,18 +66,21 @@ def evidence(tmp_path, monkeypatch) -> Callable[[], list[dict]]:
 
 @pytest.fixture
 def config() -> MoEConfig:
-    """Eight experts, two of them per token."""
+    """Return a config with eight experts, of which each token uses two."""
     return MoEConfig(num_experts=8, top_k=2)
 
 
 @pytest.fixture
 def x(device) -> torch.Tensor:
-    """[4, 32, 256] normal numbers."""
+    """Return normally distributed numbers [4, 32, 256]."""
     return torch.randn(4, 32, 256, device=device)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def fresh_compiler():
-    """What other files compiled counts towards the limit after which torch stays in eager mode."""
+    """Reset torch's compiler before each module.
+
+    Compilations of other modules count towards the limit after which torch stays in eager mode.
+    """
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""Fewer cases than the full product: every pair of values of two axes occurs, in few rows."""
+"""Pairwise test cases: few rows in which every pair of values of two axes occurs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 
 def pairwise(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Rows of one value of each axis; of all rows the one with the most new pairs comes next."""
+    """Return rows with one value of each axis, such that every pair of values occurs in a row.
+
+    The choice is greedy: the next row is the one with the most pairs that have not occurred yet.
+    """
     values = [list(axis) for axis in axes]
     sizes = [range(len(axis)) for axis in values]
     places = list(combinations(range(len(axes)), 2))

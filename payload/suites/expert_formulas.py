@@ -1,4 +1,4 @@
-"""The four experts written out: x [T, d] float64, w the expert's parameters by name -> [T, d]."""
+"""Formulas of the four experts: x [T, d] in float64, parameters `w` by name -> [T, d]."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ Weights = dict[str, Tensor]
 
 
 def feed_forward(x: Tensor, w: Weights) -> Tensor:
-    """ReLU between two matrices."""
+    """Return the output of two linear layers with ReLU between them."""
     hidden = (x @ w["up.weight"].T + w["up.bias"]).clamp(min=0)
     return hidden @ w["down.weight"].T + w["down.bias"]
 
 
 def convolutional(x: Tensor, w: Weights) -> Tensor:
-    """Kernel of three along the features, zero outside."""
+    """Return the output of a convolution over the features, ReLU and a linear layer.
+
+    The convolution has width 3 and zero padding.
+    """
     left, right = F.pad(x, (1, 0))[:, :-1], F.pad(x, (0, 1))[:, 1:]
     near = torch.stack([left, x, right], dim=-1)  # [T, d, 3]
     maps = torch.einsum("tdk,ck->tcd", near, w["conv.weight"])
@@ -25,7 +28,10 @@ def convolutional(x: Tensor, w: Weights) -> Tensor:
 
 
 def attention(x: Tensor, w: Weights) -> Tensor:
-    """Softmax attention among four slices of the features, residual, feed-forward."""
+    """Return the output of attention among four slices of the features, then of a feed-forward.
+
+    The attention is added to the slices (residual connection).
+    """
     slices = x.unflatten(1, (4, -1))  # [T, 4, d / 4]
     width = slices.shape[-1]
     query, key, value = (slices @ w["qkv.weight"].T + w["qkv.bias"]).split(width, dim=-1)
@@ -36,7 +42,7 @@ def attention(x: Tensor, w: Weights) -> Tensor:
 
 
 def parameter_efficient(x: Tensor, w: Weights) -> Tensor:
-    """Both matrices as a product of two thin ones."""
+    """Return the output of a feed-forward whose two matrices are products of two low-rank ones."""
     hidden = x @ w["up.0.weight"].T @ w["up.1.weight"].T + w["up.1.bias"]
     low = hidden.clamp(min=0) @ w["down.0.weight"].T
     return low @ w["down.1.weight"].T + w["down.1.bias"]

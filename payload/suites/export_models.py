@@ -1,4 +1,4 @@
-"""Small models for the export tests: harmless ones, and ones that exporters get wrong."""
+"""Small models for the tests of export: ordinary ones, and ones that exporters get wrong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module):
-    """Token ids [B, S] -> [B, S, vocabulary], with positions up to `longest`."""
+    """A transformer: token ids [B, S] -> logits [B, S, vocabulary], for S up to `longest`."""
 
     def __init__(self, vocabulary: int = 50, width: int = 16, longest: int = 32) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """[B, 3, H, W] -> [B, 4], with a batch norm whose statistics are not the default ones."""
+    """A network [B, 3, H, W] -> [B, 4] with a batch norm that has non-default statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,20 +40,20 @@ class ConvNet(nn.Module):
 
 
 class TwoInputs(nn.Module):
-    """(x [B, 6], y [B, 6], mask [B] bool) -> the sum in a dictionary and the masked product."""
+    """A model with three inputs (x [B, 6], y [B, 6], bool mask [B]) and a dictionary as output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(6, 3)
 
     def forward(self, x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """{"sum": [B, 3], "product": [B, 6]}"""
+        """Return "sum" [B, 3], linear in x + y, and "product" [B, 6], x * y where `mask`."""
         product = torch.where(mask[:, None], x * y, torch.zeros_like(x))
         return {"sum": self.linear(x + y), "product": product}
 
 
 class Tied(nn.Module):
-    """Embedding and head are one matrix, a buffer is a view of another."""
+    """A model whose embedding and head share their weight; one buffer is a view of another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Tied(nn.Module):
 
 
 class Frozen(nn.Module):
-    """Its Python number is the example's batch: a trace keeps it for ever."""
+    """A model that converts the batch size to a Python number; a trace keeps it as a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, d] -> [B, d], divided by B"""
@@ -79,7 +79,7 @@ class Frozen(nn.Module):
 
 
 class Branching(nn.Module):
-    """It takes another branch for negative sums: a trace keeps the example's."""
+    """A model with a branch on the sum of its input; a trace keeps only the example's branch."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, d] -> [B, d]"""
@@ -87,7 +87,7 @@ class Branching(nn.Module):
 
 
 class Careless(nn.Module):
-    """It writes into its input."""
+    """A model that writes into its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, d] -> [B, d]"""
@@ -95,16 +95,16 @@ class Careless(nn.Module):
 
 
 class Stateful(nn.Linear):
-    """Its state_dict holds more than tensors."""
+    """A linear layer whose state_dict contains a value that is not a tensor."""
 
     def get_extra_state(self) -> dict[str, int]:
-        """A counter."""
+        """Return the additional state: a counter."""
         return {"calls": 3}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """Nothing to do."""
+        """Ignore the additional state."""
 
 
 def mlp(dtype: torch.dtype = torch.float32) -> nn.Module:
-    """12 -> 24 -> 5."""
+    """Return a perceptron [B, 12] -> [B, 5] with 24 hidden features and GELU."""
     return nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 5)).to(dtype)

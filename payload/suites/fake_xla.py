@@ -1,8 +1,8 @@
-"""A stand-in for `torch_xla` on the CPU: its names, its counters, the shapes of its answers.
+"""A fake of `torch_xla` on the CPU, with its names, its counters and the types of its results.
 
-Operations run at once instead of being recorded, so all numbers are the CPU's. Inside `lazily()`
-they are recorded too: what happened between two steps is a graph, and one that was not met before
-counts as a compilation, as in the real module. `stand_in()` is the adapter in front of it.
+Operations run immediately, so all numbers are the CPU's. Inside `lazily()` they are also recorded:
+the operations between two steps form a graph, and each new graph counts as a compilation, as in the
+real module. `stand_in()` returns the adapter that uses the fake.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LIMIT, USED, PEAK = 16 * 2**30, 3 * 2**30, 5 * 2**30  # bytes
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down every operation on tensors: its name, and the shapes and dtypes it is given."""
+    """Records each operation on tensors: its name, and its arguments' shapes and dtypes."""
 
     def __init__(self, graph: list[Any]) -> None:
         super().__init__()
         self.graph = graph
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Note the operation, then do it."""
+        """Record the operation, then run it."""
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         if given:  # what makes tensors out of nothing happens on the host
             self.graph.append((str(func), tuple((tuple(x.shape), x.dtype) for x in given)))
@@ -40,7 +40,7 @@ class Recorder(TorchDispatchMode):
 
 
 class FakeXLA:
-    """The module. Of `world` pretended processes, number n holds n + 1 times ours."""
+    """The fake module, as process 0 of `world`; process n holds n + 1 times its tensors."""
 
     def __init__(self, *, world: int = 1, hardware: str = "TPU", kind: str = "TPU v5 lite") -> None:
         self.world, self.hardware, self.kind = world, hardware, kind
@@ -51,16 +51,16 @@ class FakeXLA:
 
     @contextmanager
     def lazily(self) -> Iterator[None]:
-        """Record operations, as on a device that computes at the next step.
+        """Record operations as a lazy device does, which computes them at the next step.
 
-        What no step has sent by the end was the host's work on results, and is forgotten.
+        Operations after the last step are dropped at the end: they are the host's work on results.
         """
         with Recorder(self._graph):
             yield
         self._graph.clear()
 
     def step(self, wait: bool = False) -> None:
-        """End a graph; one not met before is compiled."""
+        """End the recorded graph; count a compilation if the graph is new."""
         del wait
         graph, self.steps = tuple(self._graph), self.steps + 1
         self._graph.clear()
@@ -69,28 +69,28 @@ class FakeXLA:
             self.compilations += 1
 
     def metric_data(self, name: str) -> tuple[int, float, list[Any]] | None:
-        """(samples, their sum in nanoseconds, the samples); None before the first."""
+        """Return (samples, their sum in nanoseconds, []) for "CompileTime", or None."""
         if name != "CompileTime" or not self.compilations:
             return None
         return self.compilations, self.compilations * COMPILE_SECONDS * 1e9, []
 
     def set_precision(self, precision: str) -> None:
-        """Of products of float32 numbers."""
+        """Set the precision of products of float32 numbers."""
         assert precision in ("default", "high", "highest")
         self.precision = precision
 
     def all_reduce(self, kind: str, tensor: torch.Tensor) -> torch.Tensor:
-        """1 + 2 + ... + world times what this process, the first, holds."""
+        """Return the sum over all simulated processes: 1 + 2 + ... + world times `tensor`."""
         assert kind == "sum"
         return tensor * (self.world * (self.world + 1) / 2)
 
     def wait_device_ops(self) -> None:
-        """Nothing is ever pending."""
+        """Count the call; no operation is ever pending."""
         self.waits += 1
 
 
 def stand_in(fake: FakeXLA | None = None) -> XLA:
-    """The adapter in front of 2.9's names."""
+    """Return an adapter on the fake, with the names of torch_xla 2.9."""
     fake = fake or FakeXLA()
     told = {"bytes_used": USED, "bytes_limit": LIMIT, "peak_bytes_used": PEAK}
     runtime = SimpleNamespace(
@@ -123,7 +123,7 @@ def stand_in(fake: FakeXLA | None = None) -> XLA:
 
 
 def here() -> XLA:
-    """The real one where there is a TPU, the stand-in elsewhere."""
+    """Return the real adapter on a TPU, else one on the fake."""
     try:
         real = load()
     except XLANotAvailable:

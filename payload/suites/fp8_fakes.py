@@ -1,6 +1,6 @@
-"""A fake of torch's scaled multiply that refuses what the real one refuses; it computes in float64.
+"""A fake of torch's scaled product in float64, with the restrictions of the real one.
 
-Its layouts and refusals are those of aten/src/ATen/native/cuda/ScaledBlas.cpp (sm_90, cuBLAS 12.9).
+Its layouts and errors are those of aten/src/ATen/native/cuda/ScaledBlas.cpp (sm_90, cuBLAS 12.9).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ E5M2 = (torch.float8_e5m2, torch.float8_e5m2fnuz)
 
 
 class ScalingType(IntEnum):
-    """How many numbers share a scale."""
+    """Which numbers share a scale: all, a row, or a block."""
 
     TensorWise = 0
     RowWise = 1
@@ -29,16 +29,16 @@ class ScalingType(IntEnum):
 
 
 def strides(scale: Tensor, shape: tuple[int, int], wanted: tuple[int, int]) -> bool:
-    """Of this shape, and laid out so; the stride of a single number does not matter."""
+    """Whether `scale` has this shape and the wanted strides, except in dimensions of size 1."""
     pairs = zip(scale.shape, scale.stride(), wanted, strict=True)
     return tuple(scale.shape) == shape and all(n <= 1 or have == s for n, have, s in pairs)
 
 
 class Kernels:
-    """`torch._scaled_mm`; `calls` has what was multiplied.
+    """A fake of `torch._scaled_mm`; `calls` records the products.
 
-    `ignores_blocks` is a kernel that is wrong: it takes the first scale of b for all of it;
-    `adds` one that takes a bias.
+    Without `blocks` the fake refuses block scales; without `adds` it refuses a bias. With
+    `ignores_blocks` it is wrong: it applies the first block's scale to the whole of b.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Kernels:
     def multiply(
         self, a, b, scale_a, scale_b, *, bias=None, out_dtype, use_fast_accum=False
     ) -> Tensor:
-        """It finds the kind of scales by itself; those of b are transposed."""
+        """Return the product; the scales' shapes determine their kinds; scale_b is transposed."""
         kinds = self._kind(a, scale_a), self._kind(b.t(), scale_b.t())
         return self.product(a, b, (scale_a, scale_b.t()), kinds, out_dtype, use_fast_accum, bias)
 
@@ -83,7 +83,7 @@ class Kernels:
         return (left @ right.t() + (0 if bias is None else bias)).to(dtype)
 
     def _spread(self, scale: Tensor, shape: torch.Size, b: bool = False) -> Tensor:
-        """The scale of each number."""
+        """Return the scale of each number in float64, expanded to `shape` or a scalar."""
         if scale.ndim < 2:
             return scale.double()
         if b and self.ignores_blocks and scale.shape[1] > 1:
@@ -94,7 +94,7 @@ class Kernels:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **options: bool) -> Kernels:
-    """Fakes in the place of torch's kernels for one test, with nothing found out about them yet."""
+    """Replace torch's kernel by a fake for one test, and clear what is cached about the kernel."""
     fake = Kernels(**options)
     monkeypatch.setattr(matmul, "_KERNEL", fake.multiply)
     monkeypatch.setattr(matmul, "_search", lru_cache(_search.__wrapped__))

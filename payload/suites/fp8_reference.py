@@ -1,6 +1,6 @@
-"""float8 from its definition, in float64 on the CPU: codes, rounding, scales, products.
+"""A reference of float8 in float64 on the CPU: codes, rounding, scales and products.
 
-The numbers are independent of torch's float8 casts and of the library: bit layouts and arithmetic.
+It follows from the bit layouts, independently of torch's float8 casts and of the library.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMITS = {
 
 
 def ulp(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Distance between neighbours in `dtype` around each of the finite numbers x, float64."""
+    """Return the distance between neighbours in `dtype` at each finite number of x, in float64."""
     _, mantissa_bits, bias = LAYOUTS[dtype]
     exponent = torch.frexp(x.double().abs()).exponent - 1  # 2^e <= |x| < 2^(e + 1)
     lowest = torch.where(x == 0, 1 - bias, exponent.clamp_min(1 - bias))
@@ -45,16 +45,20 @@ def ulp(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Finite x to the nearest number of `dtype`, ties to even, saturating; float64."""
+    """Return finite x rounded to the nearest number of `dtype`, in float64.
+
+    Ties are rounded to even, and numbers beyond the limit become the limit.
+    """
     step = ulp(x, dtype)
     limit = LIMITS[dtype]
     return (torch.round(x.double() / step) * step).clamp(-limit, limit)
 
 
 def scales(x: Tensor, dtype: torch.dtype, height: int | None, width: int | None) -> Tensor:
-    """A scale for each `height` x `width` block of x [M, K] (None: all), of x's shape, float64.
+    """Return the scale of each number of x [M, K], in float64.
 
-    As float32 has it: limit / largest number; 1 where all are zero.
+    Each `height` x `width` block (None: the whole dimension) has one scale, computed in float32:
+    limit / largest magnitude, or 1 if all numbers are zero.
     """
     x = x.detach().cpu().float()
     rows, columns = x.shape
@@ -77,14 +81,14 @@ SHAPES = {  # rows and columns that share a scale, of activations (or gradients)
 
 
 def snapped(x: Tensor, dtype: torch.dtype, shape: tuple[int | None, int | None]) -> Tensor:
-    """x [M, K] as float8 with scales by `shape` remembers it, float64."""
+    """Return x [M, K] in float64 after quantisation to float8 with block `shape` and back."""
     scale = scales(x, dtype, *shape)
     scaled = x.detach().cpu().float() * scale.float()
     return rounded(scaled, dtype) / scale
 
 
 def forward(x: Tensor, weight: Tensor, dtype: torch.dtype, granularity: str) -> Tensor:
-    """x [M, K] times weight [N, K] transposed, both rounded to `dtype`, in float64."""
+    """Return x [M, K] @ weight [N, K]^T in float64, both operands rounded to `dtype`."""
     rows, tiles = SHAPES[granularity]
     return snapped(x, dtype, rows) @ snapped(weight, dtype, tiles).T
 
@@ -96,7 +100,10 @@ def backward(
     dtypes: tuple[torch.dtype, torch.dtype],
     granularity: str,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x and weight, from `gradient` [M, N], rounded to (forward, backward) dtypes."""
+    """Return the float64 gradients of x and weight for `gradient` [M, N].
+
+    `dtypes` are the float8 dtypes of (x and weight, gradient), to which the operands are rounded.
+    """
     near, back = dtypes
     rows, tiles = SHAPES[granularity]
     by_x = snapped(gradient, back, rows) @ snapped(weight.T, near, tiles).T
@@ -105,36 +112,36 @@ def backward(
 
 
 def exact(x: Tensor, layer: nn.Linear) -> Tensor:
-    """The layer without any rounding, float64."""
+    """Return the layer's output in float64, without rounding of the operands."""
     bias = None if layer.bias is None else layer.bias.detach().cpu().double()
     return F.linear(x.detach().cpu().double(), layer.weight.detach().cpu().double(), bias)
 
 
 def mlp(device: torch.device, activation: nn.Module | None = None) -> nn.Sequential:
-    """64 -> 128 -> 10; of GELU unless told."""
+    """Return a perceptron 64 -> 128 -> 10 on the device, with GELU by default."""
     model = nn.Sequential(nn.Linear(64, 128), activation or nn.GELU(), nn.Linear(128, 10))
     return model.to(device)
 
 
 def task(device: torch.device) -> tuple[Tensor, Tensor]:
-    """x [64, 64] and what a linear map makes of it, [64, 10]."""
+    """Return inputs [64, 64] and their random linear map [64, 10] as targets."""
     x = torch.randn(64, 64, device=device)
     return x, x @ torch.randn(64, 10, device=device) / 8
 
 
 def scale_of(x: Tensor, fmt: FP8Dtype) -> object:
-    """limit / largest number, to compare a scale with."""
+    """Return the expected scale, limit / largest magnitude of x, as pytest's approximate number."""
     limit = LIMITS[native_dtype(fmt, x.device)]
     return pytest.approx(limit / x.detach().abs().max().item(), rel=1e-6)
 
 
 def assert_kernel(actual: Tensor, expected: Tensor) -> None:
-    """Equal but for the order and the width of the sums."""
+    """Check that a kernel's output equals `expected` up to the order and precision of the sums."""
     assert_close(actual.float(), expected, KERNEL.get(actual.device.type, KERNEL_ELSEWHERE))
 
 
 def assert_forward(layer: fp8.NativeFP8Linear, x: Tensor) -> None:
-    """y equals the product of the rounded numbers, and is near the exact one."""
+    """Check that the output is the product of the rounded operands, and near the exact product."""
     fmt = layer.forward_format
     flat = x.reshape(-1, layer.in_features)
     expected = forward(flat, layer.weight, native_dtype(fmt, x.device), layer.granularity)
@@ -146,7 +153,10 @@ def assert_forward(layer: fp8.NativeFP8Linear, x: Tensor) -> None:
 
 
 def assert_gradients(layer: fp8.NativeFP8Linear, x: Tensor, gradient: Tensor) -> None:
-    """Of x and weight they are products of the rounded numbers, of the bias a plain sum."""
+    """Check the layer's gradients.
+
+    Those of x and weight are products of the rounded operands; that of the bias is a plain sum.
+    """
     layer(x).backward(gradient)
     formats = layer.forward_format, layer.backward_format
     near, back = (native_dtype(fmt, x.device) for fmt in formats)
@@ -158,7 +168,7 @@ def assert_gradients(layer: fp8.NativeFP8Linear, x: Tensor, gradient: Tensor) ->
 
 
 def kernel_works(device: torch.device, single: bool = True) -> bool:
-    """Does torch's kernel multiply e4m3 matrices here? Asked directly, the library left aside."""
+    """Whether torch's kernel multiplies e4m3 matrices here, tried directly without the library."""
     kernel = getattr(torch, "_scaled_mm", None)
     ones = torch.ones(16, 16, device=device).to(native_dtype(FP8Dtype.E4M3, device))
     two = torch.full((() if single else (16, 1)), 2.0, device=device)
@@ -170,14 +180,14 @@ def kernel_works(device: torch.device, single: bool = True) -> bool:
 
 
 def assert_path(layer: nn.Module) -> None:
-    """The path is float8's where the device has it; elsewhere the reason is told."""
+    """Check that the layer used torch's float8 kernel if it works here, and else gives a reason."""
     available = kernel_works(layer.weight.device)
     assert layer.path_taken == ("scaled_mm" if available else "dequantised")
     assert (layer.fallback is None) == available
 
 
 def assert_scale(x: Tensor, fmt: FP8Dtype) -> None:
-    """The largest number lands on the format's largest."""
+    """Check that the scale maps the largest magnitude of x to the largest number of the format."""
     limit = LIMITS[native_dtype(fmt, x.device)]
     scale = fp8.compute_fp8_scale(x, fmt)
     assert (scale.dtype, scale.shape) == (torch.float32, ())
@@ -186,7 +196,7 @@ def assert_scale(x: Tensor, fmt: FP8Dtype) -> None:
 
 
 def assert_quantised(x: Tensor, fmt: FP8Dtype) -> None:
-    """Every number is the nearest of the format to x * scale, and off by half a step at most."""
+    """Check that each number is x * scale rounded to the nearest number of the format."""
     dtype = native_dtype(fmt, x.device)
     scale = fp8.compute_fp8_scale(x, fmt)
     quantised = fp8.quantize_to_fp8(x, scale, fmt)
@@ -200,7 +210,7 @@ def assert_quantised(x: Tensor, fmt: FP8Dtype) -> None:
 
 
 def train(model: nn.Module, x: Tensor, target: Tensor, dtype: torch.dtype = torch.float32) -> float:
-    """30 steps of Adam on the squared error; the loss afterwards, over that of answering zero."""
+    """Train for 30 steps of Adam; return the squared error relative to that of predicting zero."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(30):
         optimizer.zero_grad()

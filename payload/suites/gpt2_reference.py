@@ -1,6 +1,6 @@
-"""GPT-2 in float64 on the CPU, written down from its formulas, and what else its suites share.
+"""A reference of GPT-2 in float64 on the CPU, and what else its suites share.
 
-It knows nothing of the library but the names of its weights; attention is explicit.
+It is written from the formulas and uses only the names of the library's weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ WIDER = GPT2Config(vocabulary=512, positions=128, layers=4, heads=4, width=128, 
 
 
 def lively(config: GPT2Config = SMALL, seed: int = 0) -> GPT2:
-    """A model whose tokens depend on all that came before: as drawn, GPT-2 repeats itself."""
+    """Return a GPT-2 in eval mode whose next token depends on all tokens before it.
+
+    Larger random weights are added, because GPT-2 with its initial weights repeats one token.
+    """
     generator = torch.Generator().manual_seed(seed)
     model = GPT2(config, generator)
     with torch.no_grad():
@@ -28,12 +31,12 @@ def lively(config: GPT2Config = SMALL, seed: int = 0) -> GPT2:
 
 
 def prompts(batch: int, tokens: int, device: torch.device, config: GPT2Config = SMALL) -> Tensor:
-    """[batch, tokens] random ids."""
+    """Return random token ids [batch, tokens]."""
     return torch.randint(0, config.vocabulary, (batch, tokens), device=device)
 
 
 def logits(model: GPT2, ids: Tensor) -> Tensor:
-    """ids [B, T] -> [B, T, V] in float64."""
+    """Return the float64 logits [B, T, V] for ids [B, T]."""
     weights = {name: value.detach().cpu().double() for name, value in model.state_dict().items()}
     config, ids = model.config, ids.cpu()
     eps, heads = config.layer_norm_epsilon, config.heads
@@ -50,7 +53,7 @@ def logits(model: GPT2, ids: Tensor) -> Tensor:
 
 
 def greedy(model: GPT2, ids: Tensor, new_tokens: int) -> Tensor:
-    """[B, T] -> [B, T + new_tokens]: the whole sequence again for every token."""
+    """Return ids [B, T + new_tokens], continued greedily; each step computes the whole sequence."""
     ids = ids.cpu()
     for _ in range(new_tokens):
         ids = torch.cat([ids, logits(model, ids)[:, -1:].argmax(dim=-1)], dim=1)
@@ -58,7 +61,7 @@ def greedy(model: GPT2, ids: Tensor, new_tokens: int) -> Tensor:
 
 
 def attention(x: Tensor, weights: dict[str, Tensor], heads: int) -> Tensor:
-    """Every position over itself and those before, softmax written out. [B, T, d] -> [B, T, d]"""
+    """Return causal attention [B, T, d] -> [B, T, d] with an explicit softmax."""
     tokens, width = x.shape[1:]
     parts = affine(x, weights, "attention.qkv").split(width, dim=-1)
     outputs = []
@@ -74,17 +77,17 @@ def attention(x: Tensor, weights: dict[str, Tensor], heads: int) -> Tensor:
 
 
 def affine(x: Tensor, weights: dict[str, Tensor], name: str) -> Tensor:
-    """x W' + b"""
+    """Return x W^T + b of the named weights."""
     return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
 
 def norm(x: Tensor, weights: dict[str, Tensor], name: str, eps: float) -> Tensor:
-    """To mean 0 and variance 1 over the last dimension, then scaled and moved."""
+    """Return x with mean 0 and variance 1 over the last dimension, then scaled and shifted."""
     centred = x - x.mean(dim=-1, keepdim=True)
     spread = (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt()
     return centred / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
 def gelu(x: Tensor) -> Tensor:
-    """GPT-2's: the tanh approximation."""
+    """Return GELU by GPT-2's tanh approximation."""
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))

@@ -1,8 +1,8 @@
 """Runs Triton kernels where a test can: on the device, or in Triton's interpreter on the CPU.
 
-Triton decides when it is first imported whether its kernels are interpreted or compiled. So the
-interpreted ones run in one child process, and the suite's own process stays able to compile.
-Tensors go there and back by pickling, with their strides.
+On its first import Triton decides whether kernels are interpreted or compiled. Therefore
+interpreted kernels run in one child process, and the process of the suite can still compile.
+Tensors are sent to the child and back by pickling, with their strides.
 """
 
 from __future__ import annotations
@@ -36,22 +36,25 @@ needs_triton = pytest.mark.skipif(
 
 
 def run(function: str, *args: Any, **kwargs: Any) -> Any:
-    """What `function` of the kernel package, "experts.in_triton" say, returns."""
+    """Return the result of a function of the kernel package, for example "experts.in_triton"."""
     return _send(_call, function, args, kwargs)
 
 
 def differentiate(
     function: str, upstream: Tensor, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, list[Tensor]]:
-    """Its output, and the gradients of the arguments that require one, for those of the output."""
+    """Return the function's output, and the gradients of all arguments that require one.
+
+    `upstream` is the gradient of the output.
+    """
     return _send(_differentiate, function, upstream, args, kwargs)
 
 
 def run_far_apart(function: str) -> tuple[Tensor, Tensor]:
-    """The float8 numbers of rows [3, 64] that lie 2^30 numbers apart, and of the same side by side.
+    """Return the float8 numbers of rows [3, 64] with a stride of 2^30, and of contiguous copies.
 
-    The last of them begins 2^31 numbers after the first, which 32 bits cannot count. Made where it
-    is computed on: untouched memory costs nothing there, and could not be sent.
+    The last row begins 2^31 numbers after the first, which a 32-bit offset cannot reach. The
+    process that computes creates the rows: untouched memory takes no room there and cannot be sent.
     """
     return _send(_far_apart, function)
 
@@ -65,7 +68,7 @@ def _far_apart(function: str) -> tuple[Tensor, Tensor]:
 
 
 def interpreted() -> bool:
-    """Do kernels run in the interpreter here, not on a device?"""
+    """Whether kernels run in the interpreter here, not on a device."""
     return pick_device().type != "cuda"
 
 
@@ -90,7 +93,7 @@ def _trouble() -> str | None:
 
 
 def _loop() -> str | None:
-    """Why the interpreter does not get through a plain loop: older ones do not with newer numpy."""
+    """Return why the interpreter fails on a loop (old Triton with new numpy); None if it works."""
     from suites.triton_kernels import product
 
     ones = torch.ones(16, 16)
@@ -109,10 +112,10 @@ def _interpret() -> None:
 
 
 def _round_to_nearest(interpreter: Any) -> None:
-    """Have float32 made narrower by torch's rules, those of the chips: to nearest, ties to even.
+    """Make the interpreter convert float32 as torch and the chips do: to nearest, ties to even.
 
-    The interpreter's own conversion cuts bfloat16 off, and gets float8 wrong where rounding carries
-    into the exponent, and for NaN.
+    The interpreter itself truncates to bfloat16, and its float8 is wrong for NaN and where rounding
+    carries into the exponent.
     """
     own = interpreter._convert_float  # noqa: SLF001  what is mended has no public name
 
@@ -161,6 +164,6 @@ def _differentiate(
 
 
 def needs_products(dtype: torch.dtype) -> None:
-    """Skip what the interpreter multiplies wrongly."""
+    """Skip the test if the interpreter multiplies matrices of this dtype wrongly."""
     if dtype == torch.bfloat16 and interpreted():
         pytest.skip("Triton's interpreter multiplies bfloat16 matrices wrongly; needs a device")
