@@ -1,6 +1,6 @@
-"""The seven chips that kernels are compiled for, by a compiler that needs none of them; and pairs.
+"""The seven chips that kernels are compiled for without a device, and pairs of kernel and chip.
 
-What a chip's own assembler says is read: registers, spills, the instructions that multiply.
+The compilers report registers, spills and matrix instructions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ KIB = 1024
 class Target:
     """A chip to compile for.
 
-    `shared_bytes` is what one block may have of shared memory (LDS on AMD), `warp` the threads in
-    step, `instructions` the matrix instructions of the chip, its own one first: the older ones are
-    for tiles that are too narrow for it. `tensor_columns` is of tensor memory, 0 where there is
-    none.
+    `shared_bytes` is the limit of shared memory per block (LDS on AMD), `warp` the number of
+    threads per warp. `instructions` are the chip's matrix instructions, its newest first; the older
+    ones serve tiles that are too narrow for the newest. `tensor_columns` is the size of tensor
+    memory, 0 if the chip has none.
     """
 
     hardware: Hardware
@@ -42,12 +42,12 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The compiler's: sm_90, gfx942."""
+        """The compiler's name of the chip: sm_90, gfx942."""
         return self.hardware.target
 
     @property
     def arch(self) -> int | str:
-        """Triton's: 90, gfx942."""
+        """Triton's name of the architecture: 90, gfx942."""
         major, minor = self.hardware.capability or (0, 0)
         return 10 * major + minor if self.hardware.vendor == "nvidia" else self.name
 
@@ -81,11 +81,11 @@ TARGETS = {target.name: target for target in _ALL}
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel in a chip's code.
+    """A kernel compiled for a chip.
 
-    `asm` has Triton's stages by name (ptx, cubin, amdgcn, hsaco ...); `shared` is in bytes;
-    `spills` counts what did not fit into registers: bytes of stores and loads on NVIDIA, registers
-    on AMD; `instructions` are those of the target's matrix instructions that occur.
+    `asm` has the code of each of Triton's stages by name (ptx, cubin, amdgcn, hsaco ...); `shared`
+    is in bytes; `spills` are the bytes of spill stores and loads on NVIDIA, and the spilled
+    registers on AMD; `instructions` are the target's matrix instructions that occur in the code.
     """
 
     asm: Mapping[str, Any]
@@ -97,15 +97,15 @@ class Compiled:
 
 
 class TargetRefused(RuntimeError):
-    """Triton does not compile the kernel for the target; the message is Triton's."""
+    """Triton cannot compile the kernel for the target; the message is Triton's."""
 
 
 def compile_for(specimen: Specimen, target: Target) -> Compiled:
-    """Compile without the chip.
+    """Compile a specimen for a target, without a device.
 
     Raises:
-        TargetRefused: Triton or the chip's assembler refuses.
-        ImportError: there is no Triton.
+        TargetRefused: Triton or the chip's assembler reports an error.
+        ImportError: Triton is not installed.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -125,7 +125,10 @@ def compile_for(specimen: Specimen, target: Target) -> Compiled:
 
 
 def linker_missing(target: Target) -> str | None:
-    """Why Triton cannot link for `target`: some of its versions need ROCm's linker for AMD."""
+    """Return why Triton cannot link for `target`; None if it can.
+
+    Some versions of Triton need ROCm's linker for AMD.
+    """
     if target.hardware.vendor != "amd":
         return None
     compiler = importlib.import_module("triton.backends.amd.compiler").HIPBackend
@@ -153,7 +156,7 @@ def _source(specimen: Specimen) -> Any:
 
 
 def _first(error: BaseException) -> str:
-    """An error's message and those of its causes, on one line."""
+    """Return the messages of an error and its causes, on one line."""
     told, at = [], error
     while at is not None and at not in told:
         told.append(at)
@@ -162,7 +165,7 @@ def _first(error: BaseException) -> str:
 
 
 def _nvidia_report(ptx: str, target: Target) -> tuple[int, int]:
-    """Spilled bytes and registers, by the assembler that comes with Triton."""
+    """Return the spilled bytes and the registers, as reported by Triton's ptxas."""
     chip = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "kernel.ptx")
@@ -183,7 +186,7 @@ def _ptxas(target: Target) -> str:
 
 
 def _amd_report(amdgcn: str) -> tuple[int, int]:
-    """Spilled registers and vector registers, from the metadata of the code."""
+    """Return the spilled registers and the vector registers, from the metadata in the code."""
     spilled = re.findall(r"\.[vs]gpr_spill_count:\s*(\d+)", amdgcn)
     if not spilled:
         raise TargetRefused("the code has no metadata that tells of spills")
@@ -207,7 +210,7 @@ NATIVE_FLOAT8 = {  # the encoding of e4m3 that a chip converts to in one instruc
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A specimen of a module, and a target."""
+    """A specimen of a module, and a target to compile it for."""
 
     module: str
     specimen: Specimen
@@ -218,13 +221,13 @@ class Pair:
 
     @property
     def request(self) -> Request:
-        """What the dispatcher is asked."""
+        """The request for the dispatcher."""
         one = self.specimen
         return Request(self.target.hardware, one.dtype, one.gradient, one.variant)
 
     @property
     def reason(self) -> str | None:
-        """Why our dispatcher refuses it."""
+        """Why the dispatcher refuses the pair; None if it accepts it."""
         try:
             REGISTRY.named(self.specimen.operation, "triton", self.request)
         except KernelRefused as refused:
@@ -233,7 +236,7 @@ class Pair:
 
     @property
     def lacks(self) -> bool:
-        """By this suite's own table: has the chip no instruction for it?"""
+        """Whether the chip lacks an instruction for the specimen, by the suite's own table."""
         one, capability = self.specimen, self.target.hardware.capability
         native = NATIVE_FLOAT8.get(self.target.name, ("",))[0]
         if one.variant.startswith("e4m3") and one.variant != native:
@@ -242,7 +245,7 @@ class Pair:
 
 
 def all_pairs() -> list[Pair]:
-    """Of all modules, but those that a launcher's table has not."""
+    """Return all pairs of a target and a specimen that the launcher's table has for it."""
     return [
         Pair(module, specimen, target)
         for target in TARGETS.values()
@@ -256,7 +259,7 @@ PAIRS = all_pairs()
 
 
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for what Triton keeps, in place of the user's: the work of a fixture."""
+    """Set an empty cache folder for Triton, and yield it; for use in a fixture."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("triton")
         patch.setenv("TRITON_CACHE_DIR", str(folder))
@@ -264,14 +267,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def link(target: Target) -> None:
-    """Skip where Triton lacks a linker."""
+    """Skip the test if Triton lacks the target's linker."""
     reason = linker_missing(target)
     if reason:
         pytest.skip(reason)
 
 
 def assert_fits(made: Compiled, target: Target) -> None:
-    """Within the chip's limits, everything in registers."""
+    """Check that the kernel is within the chip's limits and spills no registers."""
     assert made.spills == 0, f"{made.spills} spilled, {made.registers} registers"
     assert 0 <= made.shared <= target.shared_bytes
     assert 0 <= made.tensor_columns <= target.tensor_columns

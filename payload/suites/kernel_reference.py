@@ -1,4 +1,4 @@
-"""What kernels and fused layers are compared with: loops and formulas in float64 on the CPU."""
+"""References of kernels and fused layers: loops and formulas in float64 on the CPU."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from suites.numerics import double
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x * Phi(x), or the tanh formula that stands in for it."""
+    """Return x * Phi(x), or its tanh approximation."""
     if approximate == "tanh":
         return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
 
 
 def silu(x: Tensor) -> Tensor:
-    """x / (1 + e^-x)."""
+    """Return x / (1 + e^-x)."""
     return x / (1 + torch.exp(-x))
 
 
@@ -33,12 +33,15 @@ ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def leaves(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Float64 copies that want gradients."""
+    """Return float64 copies on the CPU that require gradients; None stays None."""
     return [None if one is None else double(one).requires_grad_() for one in tensors]
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor | None], upstream: Tensor) -> list[Tensor]:
-    """By autograd of a float64 formula."""
+    """Return the gradients of a float64 output with respect to all inputs that are not None.
+
+    `upstream` is the gradient of the output.
+    """
     return list(torch.autograd.grad(output, [o for o in inputs if o is not None], double(upstream)))
 
 
@@ -52,7 +55,7 @@ def cross_entropy(
     z_loss: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of all logits at once, by the definition: -sum(q log p) + z log(Z)^2, in float64."""
+    """Return the cross-entropy of all logits at once in float64: -sum(q log p) + z log(Z)^2."""
     logits = x @ weight.T
     log_z = torch.log(torch.exp(logits).sum(-1))
     counts = target.cpu() != ignore_index
@@ -77,7 +80,7 @@ def moe_experts(
     activation: str,
     gated: bool,
 ) -> Tensor:
-    """One token and one of its experts after the other."""
+    """Return the experts' weighted output in float64, one token and one expert at a time."""
     x, weights, up, down = double(x), double(weights), double(up), double(down)
     output = torch.zeros_like(x)
     for token, chosen in enumerate(experts.tolist()):
@@ -94,7 +97,7 @@ def moe_experts(
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """The most that was allocated on the CPU at a time while `work` ran, above what was before."""
+    """Return the peak of the CPU memory in bytes that `work` allocates."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         work()
     events = profiled.profiler.kineto_results.events()
@@ -107,7 +110,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 
 def linear_activation(layer: nn.Module, activation: Callable, x: Tensor, **how) -> Tensor:
-    """activation(x W^T + b) of the layer's own parameters."""
+    """Return activation(x W^T + b) in float64, with the layer's parameters."""
     total = double(x) @ double(layer.weight).T
     if layer.bias is not None:
         total = total + double(layer.bias)
@@ -115,7 +118,7 @@ def linear_activation(layer: nn.Module, activation: Callable, x: Tensor, **how) 
 
 
 def feed_forward(layer: nn.Module, activation: Callable, x: Tensor) -> Tensor:
-    """Up, activation, down of a FusedFFNLayer's own parameters."""
+    """Return the output in float64 of a FusedFFNLayer: linear, activation, linear."""
     hidden = linear_activation(layer.up, activation, x)
     output = hidden @ double(layer.down.weight).T
     return output if layer.down.bias is None else output + double(layer.down.bias)
@@ -124,7 +127,7 @@ def feed_forward(layer: nn.Module, activation: Callable, x: Tensor) -> Tensor:
 def reference_gradients(
     layer: nn.Module, activation: Callable, x: Tensor, upstream: Tensor, **how
 ) -> list[Tensor]:
-    """Of x, then of the layer's parameters in order, by autograd of the float64 formula."""
+    """Return the float64 gradients of x and of the layer's parameters, in order, by autograd."""
     leaves = [double(one).requires_grad_() for one in (x, *layer.parameters())]
     total = leaves[0] @ leaves[1].T
     if len(leaves) > 2:

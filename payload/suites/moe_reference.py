@@ -1,4 +1,4 @@
-"""Layers of every kind, and what they are compared with: every expert on every token in float64."""
+"""MoE layers of each kind, and their reference: all experts on all tokens in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 
 
 def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: bool) -> Tensor:
-    """One feed-forward expert from its weights: x [T, d] -> [T, d]."""
+    """Return the output of one feed-forward expert for x [T, d] -> [T, d]."""
     hidden = x @ weights["up"].T + weights.get("up_bias", 0)
     if gated:
         half = hidden.shape[-1] // 2
@@ -33,7 +33,7 @@ def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: 
 
 
 def all_experts(layer: MoELayer, x: Tensor) -> Tensor:
-    """[E, T, d] float64: every expert of `layer` on every token of x [T, d]."""
+    """Return float64 outputs [E, T, d]: each expert of `layer` on each token of x [T, d]."""
     bank = layer.experts
     if not isinstance(bank, FeedForwardBank):
         return torch.stack([copy.deepcopy(e).cpu().double()(x) for e in bank.experts])
@@ -44,7 +44,10 @@ def all_experts(layer: MoELayer, x: Tensor) -> Tensor:
 
 
 def combine(outputs: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """outputs [E, T, d], indices and weights [T, k] -> [T, d], one token and choice at a time."""
+    """Return the weighted sum [T, d] of outputs [E, T, d], one token and one choice at a time.
+
+    `indices` and `weights` are [T, k].
+    """
     total = torch.zeros(outputs.shape[1:], dtype=outputs.dtype)
     for token, (experts, shares) in enumerate(zip(indices.tolist(), weights, strict=True)):
         for expert, share in zip(experts, shares, strict=True):
@@ -53,7 +56,10 @@ def combine(outputs: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 
 def dense_moe(layer: MoELayer, x: Tensor) -> Tensor:
-    """The output of `layer` (eval, dropless) for x [..., d], on the routing of its own router."""
+    """Return the reference output of a dropless layer in eval mode for x [..., d].
+
+    The routing is that of the layer's own router.
+    """
     tokens = x.detach().reshape(-1, x.shape[-1])
     with torch.no_grad():
         routing = layer.router(tokens)
@@ -63,7 +69,10 @@ def dense_moe(layer: MoELayer, x: Tensor) -> Tensor:
 
 
 def dense_differentiable(layer: MoELayer, x: Tensor, leaves: dict[str, Tensor]) -> Tensor:
-    """A normalised top-k layer of `leaves` (float64 parameters by name) for x [T, d]."""
+    """Return a layer's differentiable float64 output for x [T, d], by normalised top-k routing.
+
+    `leaves` are the layer's parameters by name, in float64.
+    """
     probs = (x @ leaves["router.gate.weight"].T).softmax(dim=-1)
     weights, indices = probs.topk(layer.config.top_k, dim=-1)
     weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -83,17 +92,17 @@ def dense_differentiable(layer: MoELayer, x: Tensor, leaves: dict[str, Tensor]) 
 
 
 def double_leaves(layer: nn.Module) -> dict[str, Tensor]:
-    """The layer's parameters as float64 leaves on the CPU."""
+    """Return the layer's parameters by name, as float64 leaves on the CPU that need gradients."""
     return {name: double(p).requires_grad_() for name, p in layer.named_parameters()}
 
 
 def parameters(module: nn.Module) -> int:
-    """How many numbers a module learns."""
+    """Return how many trainable numbers a module has."""
     return sum(p.numel() for p in module.parameters())
 
 
 def assert_matches_reference(layer: MoELayer, x: Tensor) -> dict[str, Tensor]:
-    """In eval: the dense loop's output within tolerance, every assignment computed. Returns aux."""
+    """Check that a layer in eval mode equals the reference and drops no token; return its aux."""
     layer = layer.to(x.device, x.dtype).eval()
     layer.reset_expert_utilization()
     with torch.no_grad():
@@ -110,14 +119,14 @@ MASK_64 = 2**64 - 1
 
 
 def mix_python(value: int) -> int:
-    """splitmix64's finaliser on unsigned Python integers."""
+    """Return splitmix64's finaliser of an unsigned 64-bit integer."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK_64
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK_64
     return value ^ (value >> 31)
 
 
 def hash_row_python(bits: list[int]) -> int:
-    """Hash of one token from the 32-bit patterns (signed) of its features."""
+    """Return the hash of one token, from the signed 32-bit patterns of its features."""
     total = 0
     for column, pattern in enumerate(bits, start=1):
         total += pattern * (mix_python(column * 0x9E3779B97F4A7C15 & MASK_64) | 1)
@@ -125,7 +134,10 @@ def hash_row_python(bits: list[int]) -> int:
 
 
 def hash_experts_python(token: int, num_experts: int, top_k: int, salt: int = 0) -> list[int]:
-    """The k experts with the smallest tickets (as signed numbers) for a token's hash."""
+    """Return the k experts with the smallest tickets for a token's hash.
+
+    A ticket is a hash of token and expert, compared as a signed number.
+    """
     tickets = []
     for expert in range(num_experts):
         ticket = mix_python(token ^ mix_python(expert + 1 + salt * num_experts))
@@ -134,7 +146,7 @@ def hash_experts_python(token: int, num_experts: int, top_k: int, salt: int = 0)
 
 
 def kept_python(probs: list[list[float]], indices: list[list[int]], capacity: int) -> set:
-    """The (token, choice) pairs that a capacity keeps: the most probable of every expert."""
+    """Return the (token, choice) pairs that fit `capacity`: each expert's most probable tokens."""
     queues: dict[int, list[tuple[float, int, int]]] = {}
     for token, experts in enumerate(indices):
         for choice, expert in enumerate(experts):
@@ -143,7 +155,7 @@ def kept_python(probs: list[list[float]], indices: list[list[int]], capacity: in
 
 
 def best_makespan(counts: list[int], workers: int) -> int:
-    """The smallest possible largest load, by trying every placement."""
+    """Return the smallest possible largest load of a worker, by trying all placements."""
     loads = []
     for way in itertools.product(range(workers), repeat=len(counts)):
         pairs = list(zip(counts, way, strict=True))
@@ -152,7 +164,7 @@ def best_makespan(counts: list[int], workers: int) -> int:
 
 
 def train_classifier(device: torch.device, steps: int) -> list[float]:
-    """Loss per step of a small model on labels that can be learned; everything is seeded here."""
+    """Return the loss of each training step of a small seeded model on learnable labels."""
     torch.manual_seed(5)
     layer = moe.create_moe(32, num_experts=4, expert_dropout=0.0, router_dropout=0.0)
     head = nn.Linear(32, 4)
@@ -172,7 +184,7 @@ def train_classifier(device: torch.device, steps: int) -> list[float]:
 
 
 def layer_of(device, dtype, dispatch, hidden=32, expert_hidden=64, kind="standard", **settings):
-    """A layer of a kind, or a standard one with experts or a router of that kind."""
+    """Return a layer of a kind, or a standard layer with experts or a router of that kind."""
     config = MoEConfig(**{**STILL, "dispatch": dispatch, **settings})
     if kind in moe.LAYERS:
         layer = moe.create_moe_layer(kind, hidden, expert_hidden, config=config)
@@ -185,7 +197,7 @@ def layer_of(device, dtype, dispatch, hidden=32, expert_hidden=64, kind="standar
 
 
 def skip_without(device, dtype, dispatch) -> None:
-    """Skip where torch has no grouped kernel; one that computes wrong numbers is a failure."""
+    """Skip the test if torch has no grouped kernel here; fail if its kernel's numbers are wrong."""
     reason = why_not(device, dtype, (32, 64)) if dispatch == "grouped_mm" else None
     if reason:
         assert "wrong numbers" not in reason, reason

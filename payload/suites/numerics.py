@@ -1,4 +1,4 @@
-"""How close is close, what a test needs, and a clock that it sets. Errors are relative to the
+"""Tolerances, requirements of tests, and a clock that tests set. Errors are relative to the
 largest expected number.
 """
 
@@ -18,12 +18,12 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, to
 
 
 def double(x: Tensor) -> Tensor:
-    """x as float64 on the CPU."""
+    """Return a detached copy of x as float64 on the CPU."""
     return x.detach().cpu().double()
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference over the largest expected magnitude, both in float64 on the CPU."""
+    """Return the largest difference over the largest expected magnitude, in float64 on the CPU."""
     actual, expected = double(actual), double(expected)
     assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
     scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
@@ -31,21 +31,21 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 
 def rms_error(actual: Tensor, expected: Tensor) -> float:
-    """Root of the mean squared difference over that of the expected numbers."""
+    """Return the root of the mean squared difference, relative to that of the expected numbers."""
     actual, expected = double(actual), double(expected)
     assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
     return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()
 
 
 def assert_close(actual: Tensor, expected: Tensor, tolerance: float | None = None) -> None:
-    """Relative error within `tolerance`, by default that of the actual dtype."""
+    """Check that the relative error is within `tolerance`, by default that of the actual dtype."""
     limit = TOLERANCE[actual.dtype] if tolerance is None else tolerance
     error = relative_error(actual, expected)
     assert error <= limit, f"relative error {error:.3e} is over {limit:.1e}"
 
 
 class Clock:
-    """Seconds that pass only when somebody works, or sets them."""
+    """A clock of seconds that advances only by `work` or by setting `now`."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -54,7 +54,7 @@ class Clock:
         return self.now
 
     def work(self, *seconds: float) -> Callable[[], None]:
-        """Work that takes these seconds, one call after the other, the last for ever."""
+        """Return a function that advances the clock by the next of `seconds`; the last repeats."""
         left = list(seconds)
 
         def spend() -> None:
@@ -64,13 +64,13 @@ class Clock:
 
 
 def needs_module(*names: str) -> pytest.MarkDecorator:
-    """Skip without an optional package, naming it."""
+    """Return a mark that skips a test if one of the packages is missing, and names it."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed")
 
 
 def needs_cuda(capability: tuple[int, int] = (0, 0)) -> pytest.MarkDecorator:
-    """Skip without an NVIDIA device of this compute capability, naming what is missing."""
+    """Return a mark that skips a test without an NVIDIA device of at least this capability."""
     wanted = "a CUDA device" if capability == (0, 0) else f"sm_{capability[0]}{capability[1]}"
     hardware = probe(pick_device())
     if hardware.vendor != "nvidia" or hardware.capability is None:
@@ -80,6 +80,6 @@ def needs_cuda(capability: tuple[int, int] = (0, 0)) -> pytest.MarkDecorator:
 
 
 def needs_vendor(vendor: str, what: str) -> pytest.MarkDecorator:
-    """Skip on other hardware: `needs_vendor("amd", "a ROCm device")`."""
+    """Return a mark that skips a test on other vendors' hardware; `what` names the requirement."""
     found = probe(pick_device()).vendor
     return pytest.mark.skipif(found != vendor, reason=f"needs {what}; this is {found}")

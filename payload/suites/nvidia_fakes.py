@@ -1,4 +1,4 @@
-"""NVIDIA machines that this one is not, and the formula of attention."""
+"""Fakes of NVIDIA machines, and the formula of attention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 2**20
 
 
 class FakeCuda:
-    """Answers like torch.cuda with two L4s, by a driver that tells little."""
+    """A fake of torch.cuda with two L4s, whose driver reports few properties."""
 
     def __init__(self):
         self.index = 0
@@ -44,7 +44,7 @@ class FakeCuda:
 
 
 class NoCuda:
-    """Answers like torch.cuda on a machine without."""
+    """A fake of torch.cuda on a machine without a device."""
 
     def is_available(self):
         return False
@@ -56,14 +56,14 @@ class NoCuda:
 def backend(
     device: torch.device, hardware: Hardware = AMPERE, config: Config | None = None
 ) -> NVIDIABackend:
-    """On the tests' device, its compilations without a C++ compiler."""
+    """Return a backend on the device that compiles without a C++ compiler."""
     made = NVIDIABackend(config, hardware=hardware, device=device)
     made.compile_backend = "aot_eager"
     return made
 
 
 def optimizer(device: torch.device, hardware: Hardware = AMPERE) -> NVIDIAOptimizer:
-    """As `backend`."""
+    """Return an optimizer on the device that compiles without a C++ compiler."""
     made = NVIDIAOptimizer(hardware=hardware, device=device)
     made.backend.compile_backend = "aot_eager"
     return made
@@ -72,7 +72,7 @@ def optimizer(device: torch.device, hardware: Hardware = AMPERE) -> NVIDIAOptimi
 def explicit(
     layer: FlashAttention3, x: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights of an attention layer by its formula, in float64 on the CPU."""
+    """Return a layer's output and attention weights by its formula, in float64 on the CPU."""
     layer, x = copy.deepcopy(layer).cpu().double(), x.cpu().double()
     parts = layer.qkv(x).unflatten(-1, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
     scores = parts[0] @ parts[1].transpose(-2, -1) / layer.head_dim**0.5

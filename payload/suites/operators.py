@@ -1,4 +1,4 @@
-"""The operators that reach a device while some work runs."""
+"""Records the operators that some work launches on a device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ READ = "_local_scalar_dense"  # brings a number to the host, which waits for the
 
 
 def name_of(function: Any, args: tuple, made: Any) -> str:
-    """Without its overload."""
+    """Return the operator's name without its overload."""
     return function.overloadpacket.__name__
 
 
 class Operators(TorchDispatchMode):
-    """`seen` has a note of each operator within: its name, or `note(function, args, made)`."""
+    """Records operators in `seen`: their names, or the results of `note(function, args, made)`."""
 
     def __init__(self, note: Callable[[Any, tuple, Any], Any] = name_of) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Operators(TorchDispatchMode):
 
 
 def calls_of(work: Callable, *inputs: Any) -> list[str]:
-    """The operators that `work` launches for some inputs, views left out."""
+    """Return the names of the operators that `work` launches for `inputs`, without views."""
     with Operators() as operators:
         work(*inputs)
     return [name for name in operators.seen if name not in VIEWS]

@@ -17,7 +17,7 @@ MASKS = {"all": [True] * 4, "first": [True, True, False, False]}  # "first": pro
 
 
 def build(expert_parallelism: bool) -> MoELayer:
-    """The same layer in every process."""
+    """Return the layer, with the same weights in every process."""
     torch.manual_seed(3)
     settings = {"expert_dropout": 0.0, "router_dropout": 0.0, "num_experts": EXPERTS}
     config = MoEConfig(expert_parallelism=expert_parallelism, **settings)
@@ -25,13 +25,13 @@ def build(expert_parallelism: bool) -> MoELayer:
 
 
 def tokens_of(rank: int) -> Tensor:
-    """[n, d]: process 0 has 20 of the 30 tokens, process 1 the rest."""
+    """Return the tokens [n, d] of a process: the first 20 of 30 if `rank` is 0, else the rest."""
     x = torch.randn(TOKENS, HIDDEN, generator=torch.Generator().manual_seed(9)).double()
     return x[:20] if rank == 0 else x[20:]
 
 
 def run(layer: MoELayer, x: Tensor, mask: str) -> dict[str, Tensor]:
-    """Output, and all gradients of the sum of its squares."""
+    """Return the output, and the gradients of the sum of its squares by parameter and "x"."""
     layer.zero_grad()
     x = x.clone().requires_grad_()
     output = layer(x, torch.tensor(MASKS[mask]))
@@ -41,7 +41,7 @@ def run(layer: MoELayer, x: Tensor, mask: str) -> dict[str, Tensor]:
 
 
 def main(rank: int, world: int, store: str, out: str) -> None:
-    """Take part in a group of `world` gloo processes, save the results to `out`."""
+    """Run as one process of a gloo group of `world`; save the results of all masks to `out`."""
     if "lo" in (name for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)

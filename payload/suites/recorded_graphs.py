@@ -1,4 +1,4 @@
-"""Stand-ins for CUDA graphs on any device."""
+"""Fakes of CUDA graphs for any device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASKS_THE_HOST = ("_local_scalar_dense", "is_nonzero", "nonzero", "equal")
 
 
 class _Tape(TorchDispatchMode):
-    """Runs operators and writes them down; what they overwrite is kept as it was before."""
+    """Runs and records operators; keeps a copy of the memory that they overwrite."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,13 +49,13 @@ class _Tape(TorchDispatchMode):
                 self.before.setdefault(pointer, (whole, whole.clone()))
 
     def undo(self) -> None:
-        """Memory as it was."""
+        """Restore the memory that the operators overwrote."""
         for whole, kept in self.before.values():
             whole.copy_(kept)
 
     @torch.no_grad()
     def run_again(self) -> None:
-        """The operators once more, their outputs where they were."""
+        """Run the operators again, with their outputs in the same memory."""
         for func, args, kwargs, outputs in self.calls:
             again = tree_leaves(func(*args, **kwargs))
             for old, new in zip(tree_leaves(outputs), again, strict=True):
@@ -64,12 +64,12 @@ class _Tape(TorchDispatchMode):
 
 
 class TapeGraphs:
-    """What work does is written down, then done again.
+    """A fake of CUDA graphs that records operators and runs them again.
 
-    As a graph it keeps what Python had worked out when it was recorded (numbers, shapes, memory),
-    and repeats only the operators, from the same tensors to the same tensors; recording leaves no
-    trace, and work that asks the host for a number cannot be recorded. `asides` and `recordings`
-    count, `replayed` has the recordings that were run, by their number.
+    As a graph, it keeps the results of Python code from the recording (numbers, shapes, memory) and
+    repeats only the operators, on the same tensors. Recording changes no memory, and work that
+    reads a number on the host cannot be recorded. `asides` and `recordings` count calls; `replayed`
+    has the number of the recording of each replay.
     """
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class TapeGraphs:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """There are no streams."""
+        """Count the call; there are no streams."""
         self.asides += 1
         yield
 
     def record(self, work: Callable[[], T]) -> tuple[Replay, T]:
-        """How to repeat what `work` did, which is undone: memory and random numbers as before."""
+        """Record `work`, undo its changes to memory and random state; return (replay, outputs)."""
         state = torch.get_rng_state()
         with _Tape() as tape:
             outputs = work()
@@ -106,10 +106,10 @@ class TapeGraphs:
 
 
 class RepeatedGraphs(TapeGraphs):
-    """Calls the work again, into the same outputs: for what does not work under a tape."""
+    """A fake that calls the work again, for work that cannot be recorded as operators."""
 
     def record(self, work: Callable[[], T]) -> tuple[Replay, T]:
-        """`work`, which has to be run once for its outputs."""
+        """Run `work` once for its outputs; return (replay, outputs)."""
         outputs = work()
 
         def again() -> None:

@@ -1,6 +1,7 @@
 """Specimens: the variants of a kernel that its launcher can choose, to compile without a device.
 
-Every tile and plan in bfloat16, the widest in the other dtypes. Without Triton there are none.
+They are all tiles and plans in bfloat16, and the widest in the other dtypes. Without Triton there
+are none.
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """One variant of a kernel: what Triton needs to compile it, and what must come of it.
+    """One variant of a kernel, with what Triton needs to compile it and the expected result.
 
-    `signature` has the type of every argument that is no constant ("*bf16", "i32", "fp32"), in any
-    order. All of them are taken to be divisible by 16, as the launcher finds them with the widths
-    of real models, but those in `odd`: at other widths it may spill. `operation`, `dtype`,
-    `gradient` and `variant` are what the registry is asked with; `targets` are those that the
-    launcher's table has it for, all if empty.
+    `signature` has the type of each non-constant argument ("*bf16", "i32", "fp32"), in any order.
+    Each is assumed to be divisible by 16, as with the widths of real models, except those in `odd`;
+    at other widths the kernel may spill. `operation`, `dtype`, `gradient` and `variant` form the
+    request to the registry; `targets` are the targets of the launcher's table, all if empty.
     """
 
     name: str  # unique in its module
@@ -57,22 +57,22 @@ class Specimen:
 
 
 def signature(kernel: Any, constants: Mapping[str, Any], **types: str) -> dict[str, str]:
-    """The type of every argument that is no constant: those in `types`, "i32" for the others."""
+    """Return the types of all non-constant arguments: those in `types`, else "i32"."""
     names = inspect.signature(kernel.fn).parameters
     assert set(types) <= set(names), f"{kernel} takes {', '.join(names)}"
     return {name: types.get(name, "i32") for name in names if name not in constants}
 
 
 def pointers(names: str, dtype: torch.dtype) -> dict[str, str]:
-    """Pointers to numbers of `dtype` by name: {"x": "*bf16"}."""
+    """Return the types of pointers to numbers of `dtype` by name: {"x": "*bf16"}."""
     return dict.fromkeys(names.split(), f"*{TYPES[dtype]}")
 
 
 def tiled(name: str, kernel: Any, tiles: Tiles, dtype: torch.dtype, types, constants, **facts: Any):
-    """A matrix kernel with these tiles; `facts` are further fields.
+    """Return the specimens of a matrix kernel with these tiles; `facts` are further fields.
 
-    Float32 is multiplied as it is, for which AMD's chips have a matrix instruction; NVIDIA's have
-    none, since TF32 drops 13 bits. So there are two specimens of it.
+    Float32 has two specimens, because it is multiplied in full precision: AMD's chips have a matrix
+    instruction for it, NVIDIA's do not, since TF32 drops 13 bits.
     """
     constants = {**constants, **tiles.blocks()}
     given = signature(kernel, constants, **types)
@@ -88,12 +88,12 @@ def tiled(name: str, kernel: Any, tiles: Tiles, dtype: torch.dtype, types, const
 
 
 def _dtypes(tiles: Tiles) -> tuple[torch.dtype, ...]:
-    """Float32, or bfloat16; float16 as well where tiles are the widest."""
+    """Return the dtypes of tiles: float32, or bfloat16, with float16 for the widest tiles."""
     return (FP32,) if tiles.bits == 32 else (BF16, FP16) if tiles.m == 128 else (BF16,)
 
 
 def _widest(table: Iterable[Tiles]) -> list[tuple[Tiles, torch.dtype]]:
-    """All tiles of a table, each with its dtypes."""
+    """Return all tiles of a table, each with each of its dtypes."""
     return [(tiles, dtype) for tiles in table for dtype in _dtypes(tiles)]
 
 

@@ -1,4 +1,4 @@
-"""Small problems to train on, AdamW from its formulas in float64."""
+"""Small training problems, and AdamW from its formulas in float64."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FP16 = Hardware("cpu", "with fp16", "any", "with-fp16", features=frozenset({"fp1
 
 
 def problem(device: torch.device, samples: int = 256, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """x [N, 20] normal, y [N] which of the first four numbers is the largest."""
+    """Return normal x [N, 20], and y [N]: the index of the largest of the first four features."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(samples, FEATURES, generator=generator)
     return x.to(device), x[:, :CLASSES].argmax(dim=1).to(device)
 
 
 def batches(device: torch.device, size: int = 32, *, shuffled: bool = False) -> TensorBatches:
-    """The problem in batches."""
+    """Return the training problem in batches."""
     return TensorBatches(*problem(device), size, seed=7 if shuffled else None)
 
 
 def network(dropout: float = 0.0, seed: int = 0) -> nn.Module:
-    """20 -> 32 -> 4; the same weights for the same seed."""
+    """Return a network 20 -> 32 -> 4 whose weights depend only on the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         parts = nn.Linear(FEATURES, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, CLASSES)
@@ -38,7 +38,7 @@ def network(dropout: float = 0.0, seed: int = 0) -> nn.Module:
 
 
 def weights(model: nn.Module) -> list[Tensor]:
-    """Copies of all parameters."""
+    """Return copies of all parameters."""
     return [p.detach().clone() for p in model.parameters()]
 
 
@@ -53,7 +53,7 @@ class AdamW64:
         self.taken = 0
 
     def step(self, gradients: list[Tensor], rate: float) -> None:
-        """One update with the gradients of these parameters."""
+        """Update the parameters once by their gradients, with learning rate `rate`."""
         self.taken += 1
         for index, gradient in enumerate(gradients):
             g = gradient.detach().cpu().double()
@@ -73,7 +73,7 @@ def train_by_hand(
     clip: float = math.inf,
     decay: float = 0.01,
 ) -> tuple[list[float], list[Tensor]]:
-    """Losses and weights [float64] after one step per rate, in float64 on the CPU."""
+    """Return all losses and the final weights in float64 on the CPU, after one step per rate."""
     model = model.cpu().double()
     optimizer, losses = AdamW64(list(model.parameters()), decay), []
     for rate, (x, y) in zip(rates, list(data) * len(rates), strict=False):

@@ -1,4 +1,4 @@
-"""Kernels to compile for chips that are not here, and the processes that do so. Needs triton."""
+"""Triton kernels to compile for absent chips, and processes that compile them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from suites.specimens import SPECIMENS, Specimen, pointers
 
 @triton.jit
 def scale(x, y, n, block: tl.constexpr):
-    """y[i] = 2 x[i] for i < n"""
+    """Store y[i] = 2 x[i] for i < n."""
     i = tl.program_id(0) * block + tl.arange(0, block)
     tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
 
 @triton.jit
 def share(x, y, block: tl.constexpr):
-    """y[i] = x[i] / sum(x): all numbers are held until the last was read."""
+    """Store y[i] = x[i] / sum(x); all numbers stay in registers until the sum is known."""
     i = tl.arange(0, block)
     value = tl.load(x + i)
     tl.store(y + i, value / tl.sum(value, 0))
@@ -32,7 +32,7 @@ def share(x, y, block: tl.constexpr):
 
 @triton.jit
 def product(a, b, c, depth, side: tl.constexpr, step: tl.constexpr):
-    """c = a b^T, one tile: a and b [side, depth], c [side, side]"""
+    """Store c = a b^T as one tile: a and b [side, depth], c [side, side]."""
     row, inner = tl.arange(0, side), tl.arange(0, step)
     total = tl.zeros((side, side), tl.float32)
     for start in range(0, depth, step):
@@ -43,20 +43,20 @@ def product(a, b, c, depth, side: tl.constexpr, step: tl.constexpr):
 
 
 def crowded(block: int) -> Specimen:
-    """`share` of more numbers than one warp has registers for."""
+    """Return a specimen of `share` with `block` numbers in one warp, to exceed its registers."""
     types = pointers("x y", torch.float32)
     return Specimen(f"share-{block}", share, types, {"block": block}, num_warps=1)
 
 
 def product_of(side: int, step: int, dtype: torch.dtype = torch.float16, **how: int) -> Specimen:
-    """`product` of a tile of this size."""
+    """Return a specimen of `product` with tiles of this size."""
     types = pointers("a b c", dtype) | {"depth": "i32"}
     sizes = {"side": side, "step": step}
     return Specimen(f"product-{side}x{step}", product, types, sizes, multiplies=True, **how)
 
 
 def compile_of(module: str, name: str, target: str, **changes: int) -> Compiled:
-    """A module's specimen for a target; of the stages only the text that has its instructions."""
+    """Compile a module's specimen for a target; keep only the ptx or amdgcn of its stages."""
     found = next(one for one in SPECIMENS[module] if one.name == name)
     made = compile_for(dataclasses.replace(found, **changes), TARGETS[target])
     text = {stage: code for stage, code in made.asm.items() if stage in ("ptx", "amdgcn")}
@@ -64,7 +64,7 @@ def compile_of(module: str, name: str, target: str, **changes: int) -> Compiled:
 
 
 class Compilers:
-    """Processes that compile side by side, for the files in `cache`."""
+    """A pool of processes that compile in parallel, with `cache` as Triton's cache folder."""
 
     def __init__(self, cache: str) -> None:
         self._pool = ProcessPoolExecutor(
@@ -75,11 +75,11 @@ class Compilers:
         )
 
     def submit(self, module: str, name: str, target: str) -> Future[Compiled]:
-        """`compile_of` in one of them."""
+        """Start `compile_of` in a process of the pool."""
         return self._pool.submit(compile_of, module, name, target)
 
     def close(self) -> None:
-        """What has not begun is not compiled."""
+        """Cancel what has not started, and wait for the rest."""
         self._pool.shutdown(cancel_futures=True)
 
 

@@ -1,4 +1,4 @@
-"""Rules that hold for the backend of every vendor, tried with its own classes."""
+"""Checks that hold for the backends of all vendors, called with a vendor's own classes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PRESETS = (Config.for_inference, Config.for_training, Config.for_development)
 
 
 class Stuck(nn.Linear):
-    """Its mode cannot be changed."""
+    """A layer that raises when its mode is changed."""
 
     def train(self, mode=True):
         raise RuntimeError("stuck")
 
 
 def settings(vendor: str, **changes) -> Config:
-    """A config with these settings of a vendor."""
+    """Return a config with these settings of a vendor."""
     return Config().update(hardware={vendor: changes})
 
 
@@ -43,7 +43,10 @@ def keeps_the_numbers(
     limit: float | None = None,
     **options: Any,
 ) -> Any:
-    """What `prepare` makes of the model, whose outputs for x are those of float64 before it."""
+    """Check that the prepared model's outputs for x equal the original's in float64.
+
+    Returns the result of `prepare`.
+    """
     expected = in_float64(model, x)
     made = prepare(model, *given, **options)
     changed = made.model if isinstance(made, Prepared) else made.optimized_model
@@ -52,14 +55,17 @@ def keeps_the_numbers(
 
 
 def a_failing_pass_is_told(backend: Backend, error: type[Exception]) -> None:
-    """By the model's name, with the cause."""
+    """Check that the error of a failing pass names the model and has the cause."""
     with pytest.raises(error, match="Stuck: stuck") as caught:
         backend.prepare_model(Stuck(2, 2))
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def what_does_not_fit_is_refused(manager: MemoryManager, error: type[Exception]) -> None:
-    """With the bytes that it wants; the manager works on."""
+    """Check that a too large allocation raises an error that gives its bytes.
+
+    The manager stays usable and counts the refusal.
+    """
     with pytest.raises(error, match="4,503,599,627,370,496 bytes"):
         manager.allocate_tensor((2**50,))
     assert manager.allocate_tensor((2, 2)).shape == (2, 2)
@@ -68,7 +74,7 @@ def what_does_not_fit_is_refused(manager: MemoryManager, error: type[Exception])
 
 
 def levels_keep_the_numbers(optimizer: Optimizer, levels: tuple[str, ...]) -> None:
-    """Each within what it may round."""
+    """Check that the outputs at each level are within the level's tolerance."""
     device = optimizer.backend.device
     x = torch.randn(2, 3, 16, 16, device=device)
     for level, limit in zip(levels, LIMITS, strict=True):
@@ -77,7 +83,7 @@ def levels_keep_the_numbers(optimizer: Optimizer, levels: tuple[str, ...]) -> No
 
 
 def lowest_is_bit_for_bit(optimizer: Optimizer, level: str) -> None:
-    """Device and mode are all that changes."""
+    """Check that the lowest level changes only device and mode, and no bit of the outputs."""
     device = optimizer.backend.device
     model, x = mlp().to(device).eval(), torch.randn(4, 128, device=device)
     expected = model(x)
@@ -87,7 +93,7 @@ def lowest_is_bit_for_bit(optimizer: Optimizer, level: str) -> None:
 
 
 def norms_are_folded(optimizer: Optimizer, level: str, limit: float = 1e-5) -> None:
-    """In float32, by the balanced level; the model's numbers stay."""
+    """Check that a level folds batch norms into convolutions, in float32, and keeps the outputs."""
     device = optimizer.backend.device
     x = torch.randn(2, 3, 16, 16, device=device)
     result = keeps_the_numbers(optimizer.optimize, resnet().to(device), x, level, limit=limit)
@@ -97,7 +103,7 @@ def norms_are_folded(optimizer: Optimizer, level: str, limit: float = 1e-5) -> N
 
 
 def unknown_levels_are_balanced(optimizer: Optimizer, name: str = "balanced") -> None:
-    """With a warning, which the result has too."""
+    """Check that an unknown level warns, is replaced by `name`, and is noted in the result."""
     device = optimizer.backend.device
     x, optimize = torch.randn(4, 128, device=device), optimizer.optimize
     with pytest.warns(UserWarning, match="unknown optimization level 'ludicrous'"):
@@ -107,7 +113,7 @@ def unknown_levels_are_balanced(optimizer: Optimizer, name: str = "balanced") ->
 
 
 def training_keeps_precision(optimizer: Optimizer) -> None:
-    """The model is in training mode, its weights are float32's and learn."""
+    """Check that a model prepared for training is in training mode and float32, and learns."""
     device = optimizer.backend.device
     model = optimizer.optimize_for_training(resnet().eval()).optimized_model
     assert model.training
@@ -118,14 +124,17 @@ def training_keeps_precision(optimizer: Optimizer) -> None:
 
 
 def stats_are_the_devices(told: dict, device: torch.device) -> None:
-    """Bytes that agree with each other and with the device's own."""
+    """Check that the memory figures agree with each other and with the device's."""
     assert told["total_bytes"] == memory.stats(device).total
     assert 0 < told["free_bytes"] <= told["total_bytes"]
     assert 0 <= told["allocated_bytes"] <= told["peak_bytes"]
 
 
 def pools_are_bounded(manager: MemoryManager) -> None:
-    """By `pool_limit_bytes`, three tensors of 400 here; what is kept comes back as it was."""
+    """Check that a pool keeps at most `pool_limit_bytes`, three tensors of 400 bytes here.
+
+    A kept tensor is reused with its old numbers.
+    """
     tensors = [manager.allocate_tensor((100,), pool_id="a").fill_(3) for _ in range(5)]
     for tensor in tensors:
         manager.return_to_pool(tensor, "a")
@@ -141,7 +150,10 @@ def pools_are_bounded(manager: MemoryManager) -> None:
 
 
 def the_least_recently_used_goes(used: Iterable[str]) -> None:
-    """Of three entries in a cache of two, after some of the first two were asked for."""
+    """Check that a cache of two evicts the least recently used entry when a third is added.
+
+    `used` are the keys that are read before.
+    """
     cache = LRUCache(2)
     for key in "ab":
         cache.put(key, key)
@@ -154,7 +166,7 @@ def the_least_recently_used_goes(used: Iterable[str]) -> None:
 
 
 def survives_a_dictionary(config: Config) -> None:
-    """What is written is what was set, in every preset too."""
+    """Check that a config, and each preset with its hardware, equals its copy from a dictionary."""
     assert Config.from_dict(config.to_dict()) == config
     own = {"hardware": config.hardware.to_dict()}
     for preset in PRESETS:

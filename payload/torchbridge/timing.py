@@ -65,7 +65,7 @@ def warm_up(
     at_least: int = 2,
     clock: Clock = time.perf_counter,
 ) -> int:
-    """Call `work` until steady as `until_steady`; return the number of calls."""
+    """Call `work` until its times are steady, as by `until_steady`; return the number of calls."""
     limits = {"budget_s": budget_s, "at_least": at_least}
     return len(until_steady(lambda: timed(work, device, clock=clock), **limits))
 
@@ -80,7 +80,7 @@ class Spread:
 
     @classmethod
     def from_samples(cls, samples: Sequence[float]) -> Spread:
-        """Compute median and quartiles of one or more samples."""
+        """Return the median and the quartiles of one or more samples."""
         if len(samples) == 1:
             return cls(samples[0], samples[0], samples[0])
         low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -91,8 +91,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     """Return a distribution-free confidence interval of the median of independent values.
 
     Its ends are order statistics, chosen by the binomial distribution: each value lies below the
-    median with probability 1/2. Where there are too few values for `confidence` it is their range,
-    whose confidence `attained` returns; 6 values are needed for 95 %, 8 for 99 %.
+    median with probability 1/2. If there are too few values for `confidence`, the interval is their
+    range; `attained` returns its confidence. 95 % needs 6 values, 99 % needs 8.
 
     Raises:
         ValueError: there is no value, or `confidence` is not between 0 and 1.
@@ -105,12 +105,12 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 
 def attained(count: int, confidence: float = 0.95) -> float:
-    """Return the confidence of `median_interval` for `count` values."""
+    """Return the confidence that `median_interval` attains with `count` values."""
     return _beyond(count, confidence)[1]
 
 
 def _beyond(count: int, confidence: float) -> tuple[int, float]:
-    """Return how many values the interval leaves out at each end, and its confidence."""
+    """Return how many values the interval leaves out at each end, and the interval's confidence."""
     tosses = 2**count
     ways = tail = 1  # of fewer than `left_out` + 1 heads in `count` tosses
     left_out = 0
@@ -123,12 +123,12 @@ def _beyond(count: int, confidence: float) -> tuple[int, float]:
 
 
 def order(quad: int) -> tuple[str, ...]:
-    """Return the order of the arms in a quad, numbered from 0; even and odd ones alternate."""
+    """Return the order of the arms in quad number `quad`; it alternates from quad to quad."""
     return SWAPPED if quad % 2 else QUAD
 
 
 def in_quads(measure: Callable[[str], T], enough: Callable[[list[T]], bool]) -> list[T]:
-    """Return the results of `measure` for the arms of whole quads, until they are `enough`."""
+    """Call `measure` for the arms of whole quads until `enough(results)`; return the results."""
     results: list[T] = []
     while not enough(results):
         results.extend(map(measure, order(len(results) // 4)))
@@ -136,7 +136,7 @@ def in_quads(measure: Callable[[str], T], enough: Callable[[list[T]], bool]) -> 
 
 
 def quad_ratios(arms: Sequence[str], seconds: Sequence[float]) -> tuple[float, ...]:
-    """Return baseline over subject time of each complete quad, by geometric means.
+    """Return the ratio of baseline to subject time for each complete quad, by geometric means.
 
     Raises:
         ValueError: a quad does not have two samples of each arm.
@@ -167,7 +167,7 @@ class Ratio:
 
     @classmethod
     def from_quads(cls, ratios: Sequence[float], confidence: float = 0.95) -> Ratio:
-        """Compute from the ratios of one quad or more."""
+        """Return the median and its interval for one or more ratios of quads."""
         low, high = median_interval(ratios, confidence)
         count = len(ratios)
         return cls(statistics.median(ratios), low, high, attained(count, confidence), count)
@@ -200,9 +200,9 @@ def compare(
     budget_s: float = 30.0,
     clock: Clock = time.perf_counter,
 ) -> Comparison:
-    """Time both arms alternately.
+    """Time both arms in quads, and return their times and ratio.
 
-    Stops after `quads` quads, or after `budget_s` seconds with at least `at_least` of them.
+    Stops after `quads` quads, or after `budget_s` seconds with at least `at_least` quads.
     """
     works, start = {"subject": subject, "baseline": baseline}, clock()
 

@@ -1,4 +1,4 @@
-"""Training on any device: precision by hardware, fused optimizer, exact resumption."""
+"""Training on any device: precision chosen by hardware, fused optimizer, exact resumption."""
 
 from torchbridge.train.config import Precision, TrainConfig, choose_precision
 from torchbridge.train.data import TensorBatches, accuracy

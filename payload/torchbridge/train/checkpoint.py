@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def save(trainer: Trainer, path: Path) -> None:
-    """Write weights, optimizer, scaler, random states and losses to a file, atomically."""
+    """Write the trainer's state to a file atomically.
+
+    The state is settings, weights, optimizer, scaler, random states, losses and gradient norms.
+    """
     state = {
         "settings": _settings(trainer),
         "model": trainer.model.state_dict(),
@@ -33,7 +36,7 @@ def load(trainer: Trainer, path: Path) -> None:
     """Restore the state that `save` wrote.
 
     Raises:
-        ValueError: config or number of steps differ; `trainer` is then unchanged.
+        ValueError: a setting, such as the number of steps, differs; `trainer` is then unchanged.
     """
     state = torch.load(path, map_location="cpu", weights_only=True)
     ours, theirs = _settings(trainer), state["settings"]
@@ -52,7 +55,7 @@ def load(trainer: Trainer, path: Path) -> None:
 
 
 def _settings(trainer: Trainer) -> dict[str, str]:
-    """Return the settings that must be equal to resume a run exactly."""
+    """Return the settings that must be equal to resume a run exactly, as text by name."""
     settings = asdict(trainer.config) | {"total_steps": trainer.total_steps}
     settings |= {"precision": trainer.precision.dtype, "fused": trainer.unfused is None}
     return {name: repr(value) for name, value in settings.items()}
@@ -72,5 +75,5 @@ def _set_random_states(device: torch.device, states: dict[str, Tensor]) -> None:
 
 
 def _random_module(device: torch.device) -> Any:
-    """Return torch.cuda or torch.xpu, which hold random states of their devices; else None."""
+    """Return the torch module with the device's random state (torch.cuda, torch.xpu), or None."""
     return {"cuda": torch.cuda, "xpu": torch.xpu}.get(device.type)

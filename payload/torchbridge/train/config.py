@@ -1,4 +1,4 @@
-"""Settings of a training run, validated at construction, and the choice of its precision."""
+"""The settings of a training run, validated at construction, and the choice of its precision."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """Settings of a run; a step is one update of the weights from `accumulate` batches.
+    """Settings of a training run; a step is one update of the weights from `accumulate` batches.
 
     `precision` "auto" is bfloat16 autocast if native, else float16 with loss scaling if native,
     else float32. `fused` None uses the fused AdamW if it works. `clip_norm` limits the norm of all
-    gradients together. `compile_backend` is torch.compile's, or None. `graphed` captures steps in a
-    CUDA graph, so Python code other than tensor operations runs only once: None does so if it is
-    expected to be faster (on CUDA, little work per step, no random numbers on the host), True
-    raises if it is impossible. `seed` is set before the first step; None keeps the random state.
+    gradients together. `compile_backend` is the backend of torch.compile, or None for eager mode.
+    `seed` is set before the first step; None keeps the random state.
+
+    `graphed` captures steps in a CUDA graph, so Python code other than tensor operations runs only
+    once. None captures if that is expected to be faster (on CUDA, with little work per step and no
+    random numbers on the host); True raises an error if it is impossible.
     """
 
     epochs: int = 1
@@ -60,7 +62,10 @@ def _require(condition: bool, what: str, got: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Precision of a run: `dtype` of autocast, None for float32; `scaled` if losses are scaled."""
+    """Precision of a run: `dtype` of autocast (None: float32), and whether losses are scaled.
+
+    `reason` is the reason for the choice, as a sentence.
+    """
 
     dtype: torch.dtype | None
     scaled: bool
@@ -75,7 +80,7 @@ class Precision:
 def choose_precision(hardware: Hardware, wanted: str = "auto") -> Precision:
     """Return the precision for `wanted`, one of `PRECISIONS`.
 
-    float16 is scaled, because its gradients underflow; bfloat16 has float32's range.
+    Losses are scaled in float16, because small gradients underflow; bfloat16 has float32's range.
 
     Raises:
         ValueError: the requested precision is not native to the hardware.
