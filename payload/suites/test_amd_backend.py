@@ -35,25 +35,25 @@ needs_rocm = needs_vendor("amd", "a ROCm device")
 
 
 def double_relu(x: torch.Tensor) -> torch.Tensor:
-    """What the compiler is given."""
+    """Return 2 relu(x), a function for the compiler."""
     return 2 * torch.relu(x)
 
 
 @pytest.fixture
 def optimizer(device):
-    """For an MI300 by its rules, on this machine's device."""
+    """Return an optimizer by the rules of an MI300, on this machine's device."""
     return AMDOptimizer(hardware=CDNA3, device=device)
 
 
 @pytest.fixture
 def compiler():
-    """torch.compile without a code generator: quick, the machinery around it is the same."""
+    """Return a compiler that uses torch.compile without code generation, which is fast."""
     return ROCmCompiler(AMDConfig(kernel_cache_size=2), CDNA3, backend="aot_eager")
 
 
 @pytest.fixture
 def utilities(device):
-    """With profiling."""
+    """Return utilities with profiling enabled."""
     return HIPUtilities(device, profiling=True)
 
 

@@ -35,7 +35,7 @@ needs_hipcc = pytest.mark.skipif(shutil.which("hipcc") is None, reason="hipcc no
 
 
 def quick(**settings) -> ROCmCompiler:
-    """Without a code generator."""
+    """Return a compiler without code generation."""
     return ROCmCompiler(AMDConfig(**settings), Hardware.amd("gfx942"), backend="eager")
 
 

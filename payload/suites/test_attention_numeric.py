@@ -1,4 +1,4 @@
-"""Every pattern on every path against one score at a time in float64; layers and what they keep."""
+"""Each pattern on each path against the float64 reference; layers, and what they save."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHAPES = [  # queries, keys, heads, groups, width
 
 
 def runs_here(device: torch.device, path: str, dtype: torch.dtype = torch.float32) -> None:
-    """Skip what torch has no kernel for on this device."""
+    """Skip the test if torch has no kernel or no dtype for it on this device."""
     if path == "flex_eager" and att.why_not_on(device, compiled=False):
         pytest.skip(att.why_not_on(device, compiled=False))
     if dtype == torch.float64 and device.type in ("mps", "xla"):
@@ -250,7 +250,7 @@ class TestLayersAndTheirCache:
 
 
 def bytes_made(function, args, made) -> int:
-    """Of the largest storage among what an operator made."""
+    """Return the bytes of the largest storage among an operator's outputs."""
     tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
     return max((one.untyped_storage().nbytes() for one in tensors), default=0)
 
@@ -309,7 +309,7 @@ class TestBlockMasks:
         ids=lambda one: getattr(one, "name", str(one)),
     )
     def test_the_blocks_are_torchs(self, monkeypatch, device, pattern, shape):
-        """The same blocks as torch's own function finds, which looks at all scores at once."""
+        """The blocks equal those of torch's own function, which evaluates all scores at once."""
         monkeypatch.setattr(flex, "AT_ONCE", 3 * 128 * 128)
         wanted = flex.torch_flex.create_block_mask(
             pattern.mask_mod(device), *shape, device=device.type
@@ -321,7 +321,7 @@ class TestBlockMasks:
         assert made.seq_lengths == wanted.seq_lengths == shape[2:]
 
     def test_memory_does_not_grow_with_the_scores(self, device):
-        """8,192 positions have 64 Mi scores; torch's own function took ten bytes for each."""
+        """8,192 positions have 64 Mi scores; torch's own function uses ten bytes for each score."""
         ids = torch.arange(8192, device=device).view(1, -1) // 1000
         for pattern in (att.CausalSlidingWindow(128), att.DocumentMasking(ids)):
             with Operators(bytes_made) as made:

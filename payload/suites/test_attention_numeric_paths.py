@@ -1,4 +1,4 @@
-"""Which way is taken or refused: back-ends, compiled kernels, packages; and its gradients."""
+"""Which paths of attention are taken or refused: back-ends, compiled kernels, packages."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ class TestChoice:
     @pytest.mark.parametrize(("queries", "keys"), [(0, 4), (4, 0)])
     @pytest.mark.parametrize("path", ["flex", "flex_eager"])
     def test_flex_of_nothing(self, queries, keys, path):
-        """No queries or no keys: a refusal by name, and an empty or zero output by itself."""
+        """A path asked for by name refuses no queries or no keys.
+
+        Without a name the output is empty or zero.
+        """
         q, k = torch.randn(2, 2, queries, 8), torch.randn(2, 2, keys, 8)
         for pattern in (att.FULL, att.SlidingWindow(2), att.ALiBi(2)):
             with pytest.raises(att.PathRefused, match="needs a query and a key"):
@@ -148,10 +151,10 @@ class TestBackends:
 
 
 class TestRule:
-    """Between SDPA's back-ends."""
+    """The rule that chooses between the back-ends of SDPA."""
 
     def call(self, sequence: int = 2048, *, dtype=torch.bfloat16, width=64, **options) -> Call:
-        """On no device: 2 samples, 8 heads."""
+        """Return a call on the meta device with 2 samples and 8 heads."""
         x = torch.empty(2, 8, sequence, width, dtype=dtype, device="meta")
         return Call(x, x, x, att.FULL, None, 0.125, **options)
 
@@ -187,7 +190,7 @@ class TestRule:
         assert sdpa.rule(HOPPER, self.call(), "no mask") == (None, None)
 
     def test_it_is_heeded_or_told(self, monkeypatch):
-        """A back-end that the rule wants and torch has not: torch's choice, and why."""
+        """If torch lacks the back-end of the rule, torch chooses one, and the reason is given."""
         q, k, v = inputs(torch.device("cpu"))
         monkeypatch.setattr(sdpa, "rule", lambda *_: ("math", "rule"))
         output, taken = attend(q, k, v)
@@ -238,7 +241,7 @@ class TestCompiled:
 
     @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # by inductor
     def test_a_window_in_a_compiled_block(self, device):
-        """The kernel and its block mask are parts of the graph around them."""
+        """The kernel and its block mask are part of the compiled graph of the block."""
         if flex.why_not_on(device):
             pytest.skip(flex.why_not_on(device))
         layer = att.MultiHeadAttention(32, 2, pattern=att.CausalSlidingWindow(40)).to(device).eval()
@@ -250,7 +253,7 @@ class TestCompiled:
 
 
 class TestOutOfMemory:
-    """Memory that ran out is no refusal: a dense mask would want more of it."""
+    """Running out of memory is no refusal: the fallback, a dense mask, needs even more memory."""
 
     @pytest.mark.parametrize("where", ["kernel", "block mask", "compiler"])
     def test_it_is_not_answered_by_a_dense_mask(self, monkeypatch, where):

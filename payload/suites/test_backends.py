@@ -1,4 +1,4 @@
-"""What all backends share: which one is taken, and what their levels do to a model's numbers."""
+"""What all backends share: how one is chosen, and how levels change a model's numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CASES = [
 
 
 def backend(hardware=PLAIN, config=None, device=CPU):
-    """By the rules of a chip, compiled without a C++ compiler."""
+    """Return a backend by the rules of `hardware` that compiles without a C++ compiler."""
     made = create_backend(config=config, hardware=hardware, device=device)
     made.compile_backend = "aot_eager"
     return made
@@ -161,7 +161,7 @@ class TestLevels:
 class TestModels:
     def test_a_model_that_does_not_fit(self):
         class Large(nn.Linear):
-            """Cannot be moved."""
+            """A layer that runs out of memory when it is moved."""
 
             def _apply(self, function, recurse=True):
                 raise torch.OutOfMemoryError("20 GiB")
@@ -185,7 +185,7 @@ class TestModels:
 
     def test_optimizer_result(self):
         class CPUOptimizer(Optimizer):
-            """Of this backend."""
+            """An optimizer of the CPU backend."""
 
             backend_class = CPUBackend
 

@@ -1,4 +1,4 @@
-"""The benchmark core: equal first, in turns, and what it says of what it measured."""
+"""The benchmark core: equality is checked first, arms alternate, and the results are described."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ONES = torch.ones(4)
 
 
 class ArmedClock(Clock):
-    """With arms that take its time."""
+    """A clock that creates arms, whose calls advance it."""
 
     def arm(self, name: str, *seconds: float, log: list[str] | None = None) -> Arm:
-        """An arm that takes these seconds, one call after the other, the last for ever."""
+        """Return an arm whose calls take the next of `seconds`; the last one repeats."""
         spend = self.work(*seconds)
 
         def work() -> torch.Tensor:
@@ -55,7 +55,7 @@ def an_arm(name: str = "a", output: object = ONES, **more) -> Arm:
 
 
 def an_outcome(ratios: list[float], **more) -> Outcome:
-    """Quads of these ratios, a second for each call of the subject."""
+    """Return an outcome with these ratios of quads, and one second for each call of the subject."""
     samples = [
         Sample(arm, r if arm == "baseline" else 1.0, 0.0)
         for r in ratios
@@ -70,7 +70,7 @@ def an_outcome(ratios: list[float], **more) -> Outcome:
 
 
 def numbers(*values: float) -> torch.Tensor:
-    """A tensor of them."""
+    """Return a tensor of the values."""
     return torch.tensor(values)
 
 
@@ -223,7 +223,10 @@ class TestCold:
             assert bool((flush.buffer == times).all())  # every byte of it, every time
 
     def test_an_accelerator_writes_while_launches_are_made(self):
-        """2 GiB take long enough, whatever its cache; the meta device holds none of them."""
+        """The flush writes at least 2 GiB for any size of cache, to take longer than launches.
+
+        The meta device allocates none of these bytes.
+        """
         for cache in (50 * 2**20, None):
             assert Flush(torch.device("meta"), cache).bytes >= 2 * 2**30
 

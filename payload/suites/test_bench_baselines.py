@@ -1,4 +1,4 @@
-"""The strongest baselines compute what ours does, or nothing would be timed: tried on the CPU."""
+"""The benchmarks' baselines compute the same as the library; tried on the CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_arms_are_equal(name):
 
 
 def test_unsloths_product_is_called_as_it_wants(monkeypatch):
-    """By a stand-in with the arguments of its interface: rows [A], experts' sizes, and an order."""
+    """Unsloth's product gets its arguments as its interface requires, checked by a fake."""
 
     def grouped_gemm(
         x, w, m_sizes, topk, gather_indices, permute_x=False, permute_y=False, autotune=False,

@@ -1,4 +1,4 @@
-"""The benchmarks that stand on the core: their verdicts and their page."""
+"""The benchmarks that use the core: their verdicts and their page."""
 
 from __future__ import annotations
 

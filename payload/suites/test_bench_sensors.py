@@ -1,4 +1,4 @@
-"""Sensors say what they are told, and nothing where there is none."""
+"""Sensors report the values of their sources, and nothing without a source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_SUPPORTED = 3
 
 
 def write(root, **files: str):
-    """Files below `root`, their paths with `__` for slashes."""
+    """Write files below `root`, whose names have `__` for slashes; return `root`."""
     for name, text in files.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def write(root, **files: str):
 
 
 class FakeNvml:
-    """Answers as NVML does: a code, and the value where it was told to write it."""
+    """A fake of NVML: returns a code, and writes the given value of a function if there is one."""
 
     def __init__(self, **answers: int | None) -> None:
         self.answers = answers

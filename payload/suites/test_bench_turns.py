@@ -1,4 +1,4 @@
-"""A benchmark as a resident arm: it measures when it is told, and only then."""
+"""A benchmark as a resident arm measures only in its turns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAYLOAD = Path(__file__).parents[1]
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """A pipe that turns are read from, and how to write into it."""
+    """Set a pipe for the turns; yield a function that writes text to the pipe from a thread."""
     pipe = tmp_path / "turns"
     os.mkfifo(pipe)
     monkeypatch.setenv("SEATRIAL_TURNS", str(pipe))
@@ -66,7 +66,7 @@ def test_each_turn_has_its_samples_before_it_is_over(evidence, told):
 
 
 def test_the_resident_benchmark_takes_turns(tmp_path):
-    """As whoever pairs it starts it: a process of its own."""
+    """The resident benchmark takes turns as a process of its own, as Seatrial starts it."""
     pipe, events = tmp_path / "turns", tmp_path / "events"
     os.mkfifo(pipe)
     variables = {"SEATRIAL_TURNS": str(pipe), "SEATRIAL_EVENTS": str(events)}

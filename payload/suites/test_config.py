@@ -1,4 +1,4 @@
-"""Settings: their types and ranges, changing and writing them, and the presets."""
+"""Settings: their types and ranges, how they are changed and written, and the presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the use cases UC3 and UC5 compare with, and that they would notice."""
+"""The references of the use cases UC3 and UC5, and that the checks notice differences."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from use_cases.cross_backend import Block, Difference
 
 @pytest.fixture
 def events(evidence):
-    """The evidence so far, by the names of the checks."""
+    """Return a function that reads the evidence so far, by the names of the checks."""
     return lambda: {one["check"]: one for one in evidence()}
 
 
 def explicit(block: Block, x: torch.Tensor) -> torch.Tensor:
-    """The block by its formulas, in float64: x [B, S, d]."""
+    """Return the block's output for x [B, S, d] by its formulas, in float64."""
     block = block.double()
     x = x.double() @ block.project.weight.T + block.project.bias
     q, k, v = (x @ block.attention.in_proj_weight.T + block.attention.in_proj_bias).chunk(3, -1)
@@ -37,7 +37,7 @@ def explicit(block: Block, x: torch.Tensor) -> torch.Tensor:
 
 
 def normed(x: torch.Tensor) -> torch.Tensor:
-    """LayerNorm as it is at the start: without scale and shift."""
+    """Return LayerNorm of x with its initial parameters: without scale and shift."""
     centred = x - x.mean(-1, keepdim=True)
     return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 

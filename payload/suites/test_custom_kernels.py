@@ -1,4 +1,4 @@
-"""The named tests of the fused layers. Reference: plain float64 formulas on the CPU."""
+"""The named tests of the fused layers. Their reference is plain float64 formulas on the CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 24
 
 
 def assert_computes(layer: nn.Module, activation, x: torch.Tensor) -> None:
-    """With and without gradients: the float64 formula, each by the path it says."""
+    """Check that the output equals the formula, with gradients (composed path) and without."""
     expected = linear_activation(layer, activation, x)
     assert_close(layer(x), expected)
     assert layer.path_taken == "composed"  # parameters want gradients
@@ -35,7 +35,7 @@ def assert_computes(layer: nn.Module, activation, x: torch.Tensor) -> None:
 
 
 def assert_gradients(layer: nn.Module, activation, x: torch.Tensor) -> None:
-    """Gradients of x, weight and bias against autograd of the float64 formula."""
+    """Check the gradients of x, weight and bias against autograd of the float64 formula."""
     x = x.clone().requires_grad_()
     upstream = torch.randn(*x.shape[:-1], layer.out_features, device=x.device)
     layer(x).backward(upstream)
@@ -171,7 +171,7 @@ class TestFusedLinearCUDA:
 
 class TestFusedLinearPerformance:
     def test_performance_vs_pytorch(self, device):
-        """Timing belongs to the benchmark; here: launches, as many as torch's or fewer."""
+        """The layer launches at most as many operators as torch; a benchmark measures the time."""
         x = torch.randn(16, 64, device=device)
         for approximate in ("none", "tanh"):
             layer = FusedLinearGELU(64, 128, approximate=approximate)

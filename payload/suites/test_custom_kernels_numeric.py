@@ -27,12 +27,12 @@ NAMES = list(LAYERS)
 
 
 def short(dtype: torch.dtype) -> str:
-    """float32"""
+    """Return the dtype's name, for example "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
 def quiet(layer: nn.Module) -> nn.Module:
-    """Without gradients, so that any kernel may be taken."""
+    """Return the layer without gradients, so that any kernel may be chosen."""
     return layer.requires_grad_(False)
 
 
@@ -95,7 +95,7 @@ class TestPaths:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=short)
     def test_autocast_has_rules_for_the_composition(self, device, dtype):
-        """And, on CUDA, none for the epilogue."""
+        """Autocast applies to the composition, so under autocast the epilogue is not taken."""
         kind = epilogue_gelu(device.type) or "none"
         layer = quiet(FusedLinearGELU(8, 6, approximate=kind).to(device))
         x = torch.randn(3, 8, device=device, dtype=dtype)

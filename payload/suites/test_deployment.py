@@ -1,4 +1,4 @@
-"""The 24 named tests of exporting: metadata, TorchScript, ONNX and both together."""
+"""The 24 named tests of export: metadata, TorchScript, ONNX and both together."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ FULL = OptimizationMetadata(
 
 @pytest.fixture
 def x(device) -> torch.Tensor:
-    """[4, 12] normal numbers."""
+    """Return normally distributed numbers [4, 12]."""
     return torch.randn(4, 12, device=device)
 
 
 @pytest.fixture
 def model(device) -> nn.Module:
-    """12 -> 24 -> 5."""
+    """Return a perceptron [B, 12] -> [B, 5] with 24 hidden features."""
     return mlp().to(device)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """(model, its ONNX file, its TorchScript file), written once and never changed."""
+    """Return (model, ONNX result, TorchScript result), exported once for the module."""
     device, folder = pick_device(), tmp_path_factory.mktemp("exported")
     torch.manual_seed(5)
     model, x = mlp().to(device), torch.randn(4, 12, device=device)
@@ -60,7 +60,7 @@ def exported(tmp_path_factory):
 
 
 def by_hand(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
-    """The MLP's formula in float64 on the CPU."""
+    """Return the perceptron's output by its formula in float64 on the CPU."""
     up, _, down = model
     weights = [p.detach().cpu().double() for p in (up.weight, up.bias, down.weight, down.bias)]
     hidden = x.cpu().double() @ weights[0].T + weights[1]

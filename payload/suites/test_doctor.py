@@ -1,4 +1,4 @@
-"""The 14 diagnostics: each tells the truth here, and each can warn or fail."""
+"""The 14 diagnostics: each is right on this machine, and each can warn or fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PYTHON, TORCH = doctor.check_python, doctor.check_torch
 
 
 def absent(name: str):
-    """An import that does not find it."""
+    """Return an import function that does not find the module `name`."""
 
     def load(wanted: str):
         if wanted == name:
@@ -34,17 +34,17 @@ def absent(name: str):
 
 
 def failing(function):
-    """A compiler that is not there."""
+    """Raise the error of a missing compiler."""
     raise RuntimeError("no C++ compiler\nand more")
 
 
 def wrong(function):
-    """A compiler whose kernels are off by a hundredth."""
+    """Return the function with results that are off by 1 %."""
     return lambda x: function(x) * 1.01
 
 
 def idle(name: str):
-    """A library whose backends do nothing."""
+    """Return a library whose backends change nothing."""
 
     def create_backend(device):
         prepared = SimpleNamespace(model=lambda x: x, passes=(), applied=())
@@ -54,7 +54,7 @@ def idle(name: str):
 
 
 def of(**facts: object) -> dict:
-    """With another chip's hardware."""
+    """Return changes that replace the system's hardware by an sm_80 chip with these properties."""
     return {"hardware": Hardware.nvidia((8, 0), **facts)}
 
 
@@ -93,7 +93,7 @@ CASES = [  # check, what is different about the machine, status, part of the mes
 
 @pytest.fixture
 def system(device) -> SystemUnderTest:
-    """This machine; torch.compile without building kernels, which one test does."""
+    """Return this machine's system, with torch.compile without code generation, which is fast."""
 
     def compiled(function):
         return torch.compile(function, backend="aot_eager")

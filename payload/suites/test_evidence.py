@@ -1,4 +1,4 @@
-"""Evidence arrives as it was told: whole lines, all samples, from several processes at once."""
+"""Evidence arrives complete: whole lines, all samples, from several processes at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for number in range(200):
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """What has been told so far, line by line."""
+    """Return a function that reads the evidence written so far, one dictionary per line."""
     path = tmp_path / "events.jsonl"
     monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
 

@@ -1,4 +1,4 @@
-"""Every format on models that exporters get wrong: numbers against the model in float64."""
+"""Each export format on models that exporters get wrong, against the model in float64."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ QUICK = [FORMATS[0], *FORMATS[2:]]
 
 
 def write(file_format: str, folder, model: nn.Module, x, **settings) -> export.ExportResult:
-    """Export below a folder."""
+    """Export the model to a file in `folder`."""
     path = folder / f"m{SUFFIX[file_format]}"
     return export.EXPORTERS[file_format](model, path, x, **settings)
 
 
 def load(file_format: str, folder, fresh: nn.Module) -> export.LoadedFile:
-    """What `write` wrote; a format without code fills `fresh`, whose weights are others."""
+    """Load the file that `write` wrote; a format without code loads its weights into `fresh`."""
     path = folder / f"m{SUFFIX[file_format]}"
     if file_format == "safetensors":
         return export.load_safetensors(path, fresh.eval())
@@ -53,7 +53,7 @@ def load(file_format: str, folder, fresh: nn.Module) -> export.LoadedFile:
 
 @torch.no_grad()
 def assert_same(loaded: export.LoadedFile, model: nn.Module, *inputs: torch.Tensor) -> None:
-    """The file's outputs are the model's in float64 on the CPU."""
+    """Check that the file's outputs equal the model's in float64 on the CPU."""
     wide = copy.deepcopy(model).cpu().double().eval()
     cpu = [x.cpu().double() if x.is_floating_point() else x.cpu() for x in inputs]
     expected, actual = wide(*cpu), loaded(*inputs)
@@ -104,7 +104,7 @@ class TestFormats:
 
 @pytest.mark.parametrize("file_format", QUICK)
 class TestQuickFormats:
-    """What ONNX's exporter shares with the others, or test_deployment.py tries of it."""
+    """Checks that the faster formats share with ONNX; test_deployment.py covers ONNX."""
 
     def test_metadata_is_stored(self, file_format, device, tmp_path):
         model = FusedFFNLayer(8, 16).to(device)
@@ -256,7 +256,7 @@ class TestSafeTensors:
 
 
 def stored(result: export.ExportResult) -> dict[str, torch.Tensor]:
-    """What is in the file, read by the library itself."""
+    """Return the tensors in the file, read by the safetensors library itself."""
     from safetensors.torch import load_file
 
     return load_file(result.path)

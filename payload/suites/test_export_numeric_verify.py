@@ -1,4 +1,4 @@
-"""How exports are verified: which inputs are drawn, what counts as equal, what is left behind."""
+"""How exports are verified: which inputs are drawn, what counts as equal, which files remain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAN, INF = math.nan, math.inf
 
 
 def shapes_of(plan: Plan) -> list[tuple[int, ...]]:
-    """The shapes of the first input, in order and without repetition."""
+    """Return the distinct shapes of the first input, in order."""
     return list(dict.fromkeys(tuple(one[0].shape) for one in plan.checks))
 
 

@@ -1,4 +1,4 @@
-"""The 32 named tests of FlashAttentionV3: attention on q, k, v by the best kernel there is."""
+"""The 32 named tests of FlashAttentionV3: attention on q, k, v by the fastest kernel available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchbridge.attention import FlashAttentionV3, attend, create_flash_attenti
 
 
 def assert_attends(module: FlashAttentionV3, *qkv: torch.Tensor) -> None:
-    """The output is that of a mask in float64."""
+    """Check that the output equals the float64 reference, with a causal mask if wanted."""
     size = qkv[0].shape[2], qkv[1].shape[2]
     mask = lower_triangle(*size) if module.causal else None
     assert_close(module(*qkv), by_mask(*qkv, mask))
@@ -162,7 +162,7 @@ class TestFlashAttentionV3EdgeCases:
 
 class TestFlashAttentionV3Performance:
     def test_performance_vs_pytorch(self, device):
-        """The same kernels in the same order: nothing to be slower about."""
+        """The module launches the same kernels as torch in the same order, so is not slower."""
         q, k, v = inputs(device, 512, width=64)
         module = FlashAttentionV3(causal=True)
         with Operators() as ours:
@@ -176,7 +176,7 @@ class TestFlashAttentionV3Performance:
         assert any("attention" in name for name in launched)
 
     def test_memory_efficiency(self, device):
-        """What is kept for the backward pass: 4 tensors of the input's size, never the scores."""
+        """The backward pass saves 4 tensors of the input's size, and never the scores."""
         sizes = {}
         for path in ("auto", "explicit"):
             kept = []

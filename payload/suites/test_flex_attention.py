@@ -1,4 +1,4 @@
-"""The 35 named tests of FlexAttention. Reference: one score at a time (attention_reference.py)."""
+"""The 35 named tests of FlexAttention. Their reference is attention_reference.py."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ EMBED, HEADS, BATCH, LENGTH = 64, 4, 2, 24
 
 @pytest.fixture
 def x(device) -> torch.Tensor:
-    """[2, 24, 64] normal numbers."""
+    """Return normally distributed numbers [2, 24, 64]."""
     return torch.randn(BATCH, LENGTH, EMBED, device=device)
 
 
 def assert_layer(layer: att.MultiHeadAttention, x: torch.Tensor, case: Case) -> None:
-    """In eval, without a gradient: the layer's output is the reference's."""
+    """Check that the layer's output equals the reference's, in eval mode without gradients."""
     layer = layer.to(x.device).eval()
     with torch.no_grad():
         assert_close(layer(x), layer_by_case(layer, x, case))
@@ -142,12 +142,12 @@ class TestFlexAttentionForward:
 
 
 def scores_of(pattern: att.Pattern, device: torch.device) -> torch.Tensor:
-    """[1, 4, 6, 6] scores of 1.5 each, as the pattern modifies them."""
+    """Return scores [1, 4, 6, 6] of 1.5 each, after the pattern has modified them."""
     return modified(pattern, torch.full((1, 4, 6, 6), 1.5, device=device)).cpu()
 
 
 def seen_of(pattern: att.Pattern, device: torch.device, size: int = 6) -> list[list[int]]:
-    """Which keys each query sees, in ones and zeros."""
+    """Return the keys that each query sees, as rows of ones and zeros."""
     return visible(pattern, (1, 1, size, size), device)[0, 0].int().tolist()
 
 
@@ -304,7 +304,7 @@ class TestFlexAttentionPatterns:
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block."""
+    """A transformer block with norms before attention and perceptron."""
 
     def __init__(self, attention: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Float8 or not: bytes by hand, choices for hardware that is made up, reasons."""
+"""The choice between float8 and other dtypes: bytes by hand, fake hardware, reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BF16, FP32 = torch.bfloat16, torch.float32
 
 @pytest.fixture
 def on_h100(monkeypatch):
-    """The layers predict for one."""
+    """Make the layers predict for an H100."""
     monkeypatch.setattr(dispatch, "hardware_of", lambda device: H100)
     dispatch._choose_for.cache_clear()  # noqa: SLF001
     yield
@@ -47,7 +47,10 @@ def on_h100(monkeypatch):
 
 
 class TestBytes:
-    """Rows 100, inner 300, columns 200: x 30,000 numbers, weight 60,000, output 20,000."""
+    """The bytes of a job with 100 rows, inner size 300 and 200 columns.
+
+    x has 30,000 numbers, the weight 60,000, the output 20,000.
+    """
 
     SIZES = (100, 300, 200)
 
@@ -60,7 +63,7 @@ class TestBytes:
         assert Job(*self.SIZES, stored=True).plain()[1:] == [(0, 3 * 60_000)]
 
     def products(self, *of, **how):
-        """What float8 takes besides the quantising."""
+        """Return the operations of a float8 job without those that quantise."""
         job = Job(*self.SIZES, *of, **how)
         return job.float8()[len(job.quantising()) :]
 
@@ -73,7 +76,7 @@ class TestBytes:
         ]
 
     def test_split_products(self):
-        """Three calls over 300 columns, two over 200, one over 100; sums in float32."""
+        """Three split products are over 300 columns, two over 200, one over 100; float32 sums."""
         three, two = (self.ONE / 3, 30_000 + 80_000), (self.ONE / 2, 40_000 + 120_000)
         wanted = [three] * 3 + [(0, 240_000)] * 3 + [two] * 2 + [(0, 360_000)] * 2
         wanted += [(self.ONE, 50_000 + 240_000), (0, 720_000)]
@@ -92,7 +95,10 @@ class TestBytes:
 
 class TestPrediction:
     def test_by_hand(self):
-        """4096 cubed: 137.4 GFLOP at 989 and 1979 TFLOP/s; x is read twice and written once."""
+        """All sizes are 4096: 137.4 GFLOP at 989 and 1979 TFLOP/s.
+
+        x is read twice and written once.
+        """
         told = predict(Job(*LARGE, kept=True), H100)
         flops, numbers = 2 * 4096**3, 4096**2
         assert told.plain_s == pytest.approx(flops / (4096 * 132 * 1.83e9))
@@ -183,19 +189,19 @@ class TestChoice:
 
 
 def widest(function, args, made) -> int:
-    """How many numbers the widest tensor of an operator has; 0 of a view."""
+    """Return the size of the largest tensor of an operator; 0 for a view."""
     tensors = [one for one in (*args, made) if isinstance(one, torch.Tensor)]
     computes = name_of(function, args, made) not in VIEWS
     return max(one.numel() for one in tensors) if computes else 0
 
 
 def multiplied(function, args, made) -> torch.dtype | None:
-    """The dtype of the matrices that are multiplied."""
+    """Return the dtype of the operands of a matrix product; None for another operator."""
     return args[0].dtype if name_of(function, args, made) == "mm" else None
 
 
 class TestEager:
-    """Without a compiler each operation of the quantising is a kernel, and is predicted as one."""
+    """Without a compiler each operation of the quantisation is predicted as a kernel of its own."""
 
     @pytest.mark.parametrize("dtype", [FP32, BF16])
     def test_the_kernels_are_those_that_run(self, dtype):
@@ -209,7 +215,7 @@ class TestEager:
         assert len(job.quantising()) - wide == dispatch.SCALE_KERNELS
 
     def test_what_is_compiled_is_fused(self, on_h100, monkeypatch):
-        """One layer: in eager mode bfloat16 wins, compiled float8 does."""
+        """For one layer, bfloat16 is faster in eager mode, and float8 if compiled."""
         of = torch.device("cpu"), *LARGE, BF16, BF16, "tensor", False, True, False, False
         eager = dispatch.choose_for(*of)
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
@@ -219,7 +225,7 @@ class TestEager:
 
 
 class TestDefault:
-    """Where nobody says how, it is computed as is predicted to be faster."""
+    """Without a given path, the path with the shorter predicted time is taken."""
 
     def test_layers(self):
         plain = nn.Linear(32, 16)
@@ -244,7 +250,7 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
 
     def test_the_benchmark_is_refused(self, monkeypatch, capsys, evidence):
-        """As a job, and as a benchmark of `benchmarks.gpu`; nothing is put on the device before."""
+        """The benchmark is refused, also in `benchmarks.gpu`, before it allocates on the device."""
         for name, value in (("probe", A10G), ("describe", "an A10G")):
             monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
         monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))
@@ -258,7 +264,10 @@ class TestWithoutUnits:
 
     @pytest.mark.parametrize("dtype", [BF16, torch.float16, FP32])
     def test_the_dtype_of_the_product(self, dtype):
-        """On a device that is none: 16-bit products have several times float32's rate on a GPU."""
+        """The product is in the output's dtype, as 16-bit products are the fastest on a GPU.
+
+        The test uses the meta device.
+        """
         codes = torch.empty(16, 32, dtype=torch.float8_e4m3fn, device="meta")
         one = fp8.FP8QuantizedTensor(codes, torch.empty((), device="meta"), dtype)
         with Operators(multiplied) as products:
@@ -308,7 +317,7 @@ class TestLayers:
         assert layer.fallback == f"no FP8 units on {probe(device).target}"
 
     def test_where_float8_wins(self, on_h100, monkeypatch):
-        """The numbers are float8's, and the reason is told; 512 rows or a hundred count alike."""
+        """The layer computes in float8, gives the reason, and rounds the rows up to 4,096."""
         plain = nn.Linear(4096, 4096, bias=False)
         monkeypatch.setattr(linear, "scaled_matmul", self.record)
         layer = NativeFP8Linear(4096, 4096, bias=False, path="predicted")
@@ -322,12 +331,12 @@ class TestLayers:
         assert "4096 x 4096 x 4096" in layer.path_taken
 
     def record(self, a, b, *, out_dtype, **how):
-        """A product that is not computed."""
+        """Record the options of a product, and return zeros."""
         self.asked.append(how)
         return torch.zeros(a.shape[0], b.shape[0], dtype=out_dtype), None
 
     def test_what_is_asked(self, monkeypatch):
-        """The job that a layer describes: modes, gradients, the kept weight."""
+        """A layer's job describes its dtypes, its gradients and whether the weight is kept."""
         jobs = []
 
         def choose_for(device, *of):
@@ -364,5 +373,5 @@ class TestLayers:
 
 
 def layer_operand(x):
-    """x in float8."""
+    """Return x quantised to float8."""
     return fp8.FP8QuantizedTensor.from_tensor(x)

@@ -334,7 +334,7 @@ class TestNumericalStability:
         assert (zero.scale.item(), zero.dequantize().abs().max().item()) == (1.0, 0.0)
 
     def test_mixed_range(self, device):
-        """Rows of very different size: one scale loses the small ones."""
+        """A single scale for rows of very different magnitude rounds the smallest to zero."""
         sizes = torch.logspace(-6, 3, 64, device=device)[:, None]
         x = torch.randn(64, 64, device=device) * sizes
         single = FP8QuantizedTensor.from_tensor(x).dequantize()

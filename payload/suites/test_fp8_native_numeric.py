@@ -1,4 +1,4 @@
-"""Float8 beyond the named suite: rounding, scales, products, gradients, layers traced whole."""
+"""Float8 beyond the named suite: rounding, scales, products, gradients, traced layers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCKS = {"tensor": (None, None), "row": (1, None), "block": (1, 128), "tile": (
 
 
 def codes(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """All 256 numbers."""
+    """Return all 256 numbers of a float8 dtype."""
     return torch.arange(256, dtype=torch.uint8, device=device).view(dtype)
 
 
@@ -45,7 +45,7 @@ class TestCastTable:
 
     @pytest.mark.parametrize("fmt", list(FP8Dtype))
     def test_between_neighbours(self, device, fmt):
-        """Halfway goes to the even code; a hair off halfway to the nearer one."""
+        """A midpoint of neighbours is rounded to the even code, another number to the nearer."""
         dtype = native_dtype(fmt, device)
         numbers = sorted({one for one in codes(dtype, device).float().tolist() if one >= 0})
         numbers = [one for one in numbers if math.isfinite(one)]
@@ -124,7 +124,7 @@ ODD_SHAPES = [(1, 1, 1), (3, 5, 7), (17, 128, 16), (33, 130, 65), (64, 300, 129)
 
 
 def pair(m: int, k: int, n: int, granularity: str, device: torch.device):
-    """Matrices [M, K] and [N, K] with rows of different size, as they are and quantised."""
+    """Return matrices [M, K] and [N, K] with rows of different magnitude, plain and quantised."""
     a = torch.randn(m, k, device=device) * torch.logspace(-1, 1, m, device=device)[:, None]
     b = torch.randn(n, k, device=device) * torch.logspace(1, -1, n, device=device)[:, None]
     kind = Granularity(granularity)
@@ -249,7 +249,7 @@ class TestLayer:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 class TestTraced:
-    """Forward and backward in one graph each; the backend calls torch's operations as they are."""
+    """Forward and backward are one graph each; the backend runs torch's operations unchanged."""
 
     @pytest.mark.parametrize(
         ("granularity", "path", "dynamic"),
@@ -286,7 +286,7 @@ class TestTraced:
         assert_close(traced(x), layer(x), 1e-6)
 
     def test_the_quantising_is_in_the_graph(self, device):
-        """What makes x and what quantises it are in one graph, for a compiler to fuse."""
+        """The producer of x and the quantisation of x are in one graph, so they can be fused."""
         graphs = []
 
         def keep(graph, _):

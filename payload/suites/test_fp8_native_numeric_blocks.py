@@ -1,4 +1,4 @@
-"""128-block scales in one call, sums in fewer bits, the kept weight, the registry's row kernels."""
+"""Products with 128-block scales, sums of fewer bits, the kept weight, row kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CODES = (torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float32)
 
 
 def operands(m: int, k: int, n: int, of_b: Granularity):
-    """[m, k] and [n, k] whose blocks differ in size, as they are and quantised."""
+    """Return [m, k] and [n, k] whose blocks differ in magnitude, plain and quantised."""
     a = torch.randn(m, k) * torch.logspace(-2, 2, k)
     b = torch.randn(n, k) * torch.logspace(2, -1, k) * torch.logspace(0, 2, n)[:, None]
     left = FP8QuantizedTensor.from_tensor(a, granularity=Granularity.BLOCK)
@@ -138,7 +138,7 @@ class TestFastSums:
 
 class TestKeptWeight:
     def counted(self, layer):
-        """Counts how often the weight is quantised."""
+        """Return a function that counts how often the layer quantises its weight from now on."""
         quantize, counts = layer.quantize, []
 
         def counting(role, matrix):

@@ -1,4 +1,4 @@
-"""Float8 inference beyond the named suite: memory from storage, calibration, odd models."""
+"""Float8 inference beyond the named suite: memory of storages, calibration, unusual models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRANULARITIES = ["tensor", "row", "block"]
 
 
 class Tied(nn.Module):
-    """An embedding whose weight is the head's too, and one layer used twice."""
+    """A model whose head shares the embedding's weight, and which uses one layer twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """[batch, length] to logits [batch, length, 50]."""
+        """Return logits [batch, length, 50] for tokens [batch, length]."""
         return self.head(self.again(self.twice(self.embedding(tokens)).tanh()))
 
 
@@ -83,7 +83,7 @@ class TestLayer:
 
 
 class TestBias:
-    """The kernel adds it as it writes where it can; elsewhere that takes a pass of its own."""
+    """The kernel adds the bias where it can; elsewhere the layer adds it in a further pass."""
 
     def check(self, device, columns, dtype, granularity="tensor"):
         plain = nn.Linear(144, columns, device=device)
@@ -139,7 +139,7 @@ class TestMemory:
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
     @pytest.mark.parametrize("granularity", GRANULARITIES)
     def test_from_storage(self, device, dtype, granularity):
-        """A byte for each weight, and the scales; half of bfloat16."""
+        """The weights take one byte each, plus the scales: half of bfloat16."""
         model = nn.Sequential(nn.Linear(256, 512), nn.Linear(512, 128)).to(device, dtype)
         engine = FP8InferenceEngine(model, granularity=granularity)
         engine.prepare()
@@ -183,7 +183,7 @@ class TestModels:
 
     @torch.no_grad()
     def test_the_encoder_s_fast_path_is_left(self, device):
-        """In eval mode nn.TransformerEncoderLayer would read the weights past its layers."""
+        """The fast path of nn.TransformerEncoderLayer, which bypasses its layers, is avoided."""
         model = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True).to(device)
         x = torch.randn(2, 7, 32, device=device)
         wanted = model.eval()(x)

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("in_float8")
 
 
 def half(device: torch.device) -> torch.autocast:
-    """Autocast to float16, whose gradients need a loss scale."""
+    """Return autocast to float16, whose gradients need a loss scale."""
     return torch.autocast(device.type, torch.float16)
 
 
 def run(
     engine: FP8TrainingEngine, optimizer: torch.optim.Optimizer, steps: int, x, target
 ) -> list[float]:
-    """The losses of some steps on one batch."""
+    """Return the losses of `steps` training steps on one batch."""
     losses = []
     for _ in range(steps):
         losses.append(engine.training_step(x, target).item())
@@ -127,7 +127,7 @@ class TestFP8TrainingEngine:
             assert_close(one, 64 * parameter.grad.double(), 5e-3)
 
     def test_optimizer_step(self, device):
-        """float32 has no loss scale: whatever is set changes no bit of the step."""
+        """float32 has no loss scale: the setting changes no bit of the step."""
         x, target = task(device)
         stepped = []
         for scale in (1.0, 1024.0):
@@ -199,7 +199,7 @@ class TestFP8Integration:
             fp8.create_fp8_trainer(mlp(device), margin=-1)
 
     def test_end_to_end_training(self, device):
-        """Adam, 30 steps: within 2 % of float32's loss, in either scaling."""
+        """After 30 steps of Adam the loss is within 2 % of float32's, with both scalings."""
         start, (x, target) = mlp(device), task(device)
         plain = copy.deepcopy(start)
         wanted = ref.train(plain, x, target)
@@ -237,7 +237,7 @@ class TestFP8Integration:
 
 class TestFP8Performance:
     def test_memory_efficiency(self, device):
-        """What backward keeps is float8: a quarter of float32's bytes, measured from storage."""
+        """The backward pass saves float8: a quarter of float32's bytes, measured by storages."""
         kept: dict[type, int] = {}
         for kind in (nn.Linear, FP8LinearLayer):
             layer = kind(256, 128, device=device)

@@ -24,7 +24,10 @@ SIZES = [1.0, 3.0, 0.5, 8.0, 8.0, 0.25, 0.25, 0.25, 16.0, 1.0, 1.0]
 
 
 def foreseen(sizes: list[float], length: int, newest_only: bool) -> list[float]:
-    """What delayed scaling takes for the largest number of each step."""
+    """Return the largest magnitude that delayed scaling assumes at each step.
+
+    It is the maximum of the last `length` sizes, or the newest one.
+    """
     out = []
     for step, size in enumerate(sizes):
         window = sizes[max(0, step - length) : step] or [size]
@@ -122,7 +125,10 @@ class TestLossScale:
 
     @pytest.mark.parametrize(("half", "waits"), [(False, 0), (True, 2)])
     def test_how_often_a_step_waits(self, half, waits):
-        """float32 never; float16 for whether gradients are finite, and once for the scale."""
+        """An optimizer step never waits in float32; in float16 it waits at most twice.
+
+        It waits for the check that gradients are finite, and for the scale.
+        """
         device = torch.device("cpu")
         model, (x, target) = mlp(device), task(device)
         engine = fp8.create_fp8_trainer(model, initial_scale=8.0)
