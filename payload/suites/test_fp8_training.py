@@ -199,7 +199,10 @@ class TestFP8Integration:
             fp8.create_fp8_trainer(mlp(device), margin=-1)
 
     def test_end_to_end_training(self, device):
-        """After 30 steps of Adam the loss is within 2 % of float32's, with both scalings."""
+        """After 30 steps of Adam the loss is near float32's, with both kinds of scaling.
+
+        Both losses are relative to that of predicting zero, and differ by at most 0.02.
+        """
         start, (x, target) = mlp(device), task(device)
         plain = copy.deepcopy(start)
         wanted = ref.train(plain, x, target)

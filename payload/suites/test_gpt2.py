@@ -27,7 +27,7 @@ HF_SIZES = [  # vocabulary, positions, layers, heads, width
 
 
 def hf_model(config: GPT2Config):
-    """Hugging Face's model of the same sizes with random weights; nothing is fetched."""
+    """Return Hugging Face's GPT-2 of the same sizes with random weights; nothing is downloaded."""
     import transformers
 
     sizes = {"vocab_size": config.vocabulary, "n_positions": config.positions}
@@ -128,7 +128,7 @@ class TestAgainstHuggingFace:
 
 class TestWeightsAreRefused:
     def state(self, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What Hugging Face would hold for a model of one layer of width 2."""
+        """Return a state_dict in Hugging Face's names for one layer of width 2, with `changes`."""
         names = {"wte.weight": (5, 2), "wpe.weight": (4, 2), "ln_f.weight": (2,), "ln_f.bias": (2,)}
         for part, shape in (("attn.c_attn", (2, 6)), ("attn.c_proj", (2, 2))):
             names |= {f"h.0.{part}.weight": shape, f"h.0.{part}.bias": shape[1:]}
@@ -139,7 +139,7 @@ class TestWeightsAreRefused:
         return {name: torch.randn(shape) for name, shape in names.items()} | changes
 
     def model(self) -> GPT2:
-        """Of those sizes."""
+        """Return the library's GPT-2 with the sizes of `state`."""
         return GPT2(GPT2Config(vocabulary=5, positions=4, layers=1, heads=1, width=2))
 
     def test_layers_are_turned(self):

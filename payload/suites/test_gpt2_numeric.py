@@ -1,4 +1,4 @@
-"""Numbers of GPT-2 against float64 formulas: logits, gradients, sampling; how two models agree."""
+"""GPT-2 against float64 formulas: logits, gradients, sampling; and how two models agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SIZES = [  # vocabulary, positions, layers, heads, width
 
 
 def sized(vocabulary: int, positions: int, layers: int, heads: int, width: int) -> GPT2Config:
-    """A config without dropout."""
+    """Return a config with these sizes and without dropout."""
     sizes = {"vocabulary": vocabulary, "positions": positions, "layers": layers}
     return GPT2Config(**sizes, heads=heads, width=width, dropout=0.0)
 
@@ -76,7 +76,10 @@ class TestLogits:
 
 class TestGradients:
     def test_of_every_weight(self, device):
-        """By central differences of the float64 formulas, along a random direction each."""
+        """The gradient of each weight equals central differences along a random direction.
+
+        The differences are of the float64 formulas.
+        """
         model = lively().to(device, torch.float64)
         ids, targets = prompts(2, 9, device), prompts(2, 9, device)
         F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()).backward()
@@ -129,7 +132,7 @@ class TestSampling:
     LOGITS = (2.0, 1.0, 0.5, 0.5, -1.0, -3.0)
 
     def counts(self, device, sampling: Sampling, draws: int = 40_000) -> torch.Tensor:
-        """How often each of six tokens is drawn."""
+        """Return how often each of six tokens is drawn, in float64."""
         logits = torch.tensor([self.LOGITS], device=device).expand(draws, -1)
         generator = torch.Generator(device).manual_seed(17)
         return torch.bincount(next_token(logits, sampling, generator).cpu(), minlength=6).double()
@@ -162,7 +165,7 @@ class TestSampling:
 
 
 class TestTraced:
-    """A length that a compiler leaves open is a symbol, and so is what compares it."""
+    """A traced model keeps the length and its comparisons symbolic, so it serves all lengths."""
 
     @torch.no_grad()
     def test_exported_with_any_length(self):
@@ -185,7 +188,7 @@ class TestTraced:
 
 
 def saying(rows: list[list[float]]):
-    """A model that says these logits, whatever it is told."""
+    """Return a model that returns these logits for any ids."""
     return lambda ids: torch.tensor([rows], dtype=torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""The static cache: the same tokens as without one, whatever the prompt, the split, the reuse."""
+"""The static cache gives the same tokens as no cache, for any prompt, split and reuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torchbridge.llm.decode import compile_step
 
 
 def no_inductor(device: torch.device) -> str | None:
-    """What torch.compile lacks here; None when it lacks nothing."""
+    """Return what torch.compile lacks on this device; None if it can generate code."""
     if device.type == "cpu":
         compilers = [os.environ.get("CXX"), "g++", "clang++"]
         found = any(name and shutil.which(name) for name in compilers)
@@ -33,7 +33,7 @@ def no_inductor(device: torch.device) -> str | None:
 
 class TestCache:
     def reference(self, model: GPT2, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """Greedy tokens in the model's own numbers without a cache."""
+        """Return greedy tokens of the model itself, in its own precision and without a cache."""
         for _ in range(new_tokens):
             ids = torch.cat([ids, model(ids)[:, -1:].argmax(dim=-1)], dim=1)
         return ids
@@ -74,7 +74,7 @@ class TestCache:
 
     @torch.no_grad()
     def test_reset_forgets_what_is_no_number_too(self, device, model):
-        """What is masked is multiplied by 0, which a NaN survives."""
+        """`reset` also clears NaN, because masking multiplies by 0 and would keep the NaN."""
         cache = KVCache.for_model(model, 1, 30)
         model(prompts(1, 20, device), cache)
         for one in cache.keys + cache.values:
@@ -149,7 +149,7 @@ class TestCompiledDecode:
 
     @torch.no_grad()
     def test_no_cache_is_copied(self, device, monkeypatch):
-        """The generated code allocates nothing of the size of a layer's keys; it is not run."""
+        """The generated code, which is not run, allocates nothing as large as a layer's keys."""
         if reason := no_inductor(device):
             pytest.skip(reason)
         model, codes = lively(dataclasses.replace(SMALL, layers=2)).to(device), []

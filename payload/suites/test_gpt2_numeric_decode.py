@@ -1,4 +1,4 @@
-"""Decode steps of a fixed shape: buckets, graphs that choose the token, stops."""
+"""Decode steps of a fixed shape: buckets, graphs that choose the token, stop tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = dataclasses.replace(SMALL, layers=2, positions=300)
 
 
 def graphed(model: GPT2, batch: int, capacity: int) -> tuple[GraphedDecode, TapeGraphs]:
-    """With graphs that are recorded rather than CUDA's."""
+    """Return a decode whose graphs are fakes on any device, and the fakes."""
     graphs = TapeGraphs()
     return GraphedDecode(model, KVCache.for_model(model, batch, capacity), graphs=graphs), graphs
 
@@ -166,7 +166,7 @@ class TestGraphs:
             GraphedDecode(model, KVCache((1, 1, 1, 4, 2), device="meta"))
 
     def test_the_recording_is_no_run(self):
-        """The stand-in repeats work on memory, not on Python's numbers, and asks nothing."""
+        """The fake repeats operators on memory, not Python's computations, and reads no number."""
         number, memory, result = 1.0, torch.ones(2), torch.zeros(2)
 
         def work() -> None:
@@ -194,7 +194,7 @@ class TestGraphs:
 
 class TestStop:
     def expected(self, tokens: torch.Tensor, prompt: int, stop: int) -> torch.Tensor:
-        """What a text with an end is: row by row, by hand."""
+        """Return the expected ids, row by row: the first stop token fills the rest of its row."""
         rows = []
         for row in tokens.tolist():
             new = row[prompt:]
@@ -232,7 +232,7 @@ class TestStop:
         assert len(calls) == -(-first // 4) * 4  # whole looks, no more
 
     def test_a_device_is_asked_after_every_sixteenth_token(self, monkeypatch):
-        """The CPU stands in for it: no rule of its own is left."""
+        """The host reads tokens after every sixteenth; the CPU, without its rule, is the device."""
         monkeypatch.delitem(LOOK_AFTER, "cpu")
         model, cpu = lively(), torch.device("cpu")
         ids = prompts(1, 6, cpu)

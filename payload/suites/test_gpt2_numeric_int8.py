@@ -1,4 +1,4 @@
-"""int8 weights: rounding, error, memory, and the way of each product; what LLMOptimizer does."""
+"""int8 weights: rounding, error, memory, and the path of each product; what LLMOptimizer does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from torchbridge.passes import Prepared
 
 
 def dequantised(model: GPT2) -> GPT2:
-    """A float model with the weights that the int8 one stands for."""
+    """Return a float model with the weights that the int8 model represents."""
     twin = GPT2(model.config).to(model.positions.weight)
     state = model.state_dict()
     for name in [name for name in state if name.endswith(".step")]:
@@ -191,7 +191,10 @@ class TestLLMOptimizer:
         ],
     )
     def test_where_int8_loses_it_is_refused(self, device, batch, compiled, refused):
-        """The meta device stands in for an accelerator; the CPU has kernels of its own."""
+        """int8 is refused where it is slower; the meta device replaces an accelerator.
+
+        The CPU cannot replace it, because the CPU has int8 kernels of its own.
+        """
         int8 = quantise_int8(lively()).to(device)
         assert bool(why_no_int8(int8, batch, compiled=compiled)) is refused
         assert why_no_int8(lively().to(device), batch, compiled=compiled) is None

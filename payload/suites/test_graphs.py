@@ -1,4 +1,4 @@
-"""Recording on a device: the order of what is asked of CUDA, and what is refused."""
+"""Recording on a device: the order of the calls of CUDA, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchbridge.graphs import CudaGraphs, why_no_graphs
 
 
 class _Cuda:
-    """What `CudaGraphs` asks of torch.cuda, written down; a recording may be made to fail."""
+    """A fake of torch.cuda that logs the calls of `CudaGraphs`; `failure` makes recordings fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failure: str = "") -> None:
         self.log: list[str] = []
@@ -50,7 +50,7 @@ class _Cuda:
 
 
 class _Stream:
-    """Says whom it waits for."""
+    """A fake of a stream that logs which stream it waits for."""
 
     def __init__(self, cuda: _Cuda, name: str) -> None:
         self.cuda, self.name = cuda, name
@@ -60,7 +60,7 @@ class _Stream:
 
 
 class TestCudaGraphs:
-    """As the notes on whole-network capture have it."""
+    """`CudaGraphs` records as torch's notes on whole-network capture require."""
 
     def test_warms_up_aside_and_records_on_the_same_stream(self, monkeypatch):
         cuda = _Cuda(monkeypatch)

@@ -1,4 +1,4 @@
-"""What a chip can do is told by its capability and properties; its name decides nothing."""
+"""A chip's features follow from its capability and properties, never from its name."""
 
 from __future__ import annotations
 

@@ -33,19 +33,19 @@ needs_ipex = needs_module("intel_extension_for_pytorch")
 
 @pytest.fixture
 def backend(device):
-    """For a data-centre GPU by its rules, on this machine's device."""
+    """Return a backend by the rules of a data-centre GPU, on this machine's device."""
     return IntelBackend(hardware=PVC, device=device)
 
 
 @pytest.fixture
 def optimizer(device):
-    """The same backend's levels."""
+    """Return an optimizer by the rules of a data-centre GPU, on this machine's device."""
     return intel.IntelOptimizer(hardware=PVC, device=device)
 
 
 @pytest.fixture
 def kernels():
-    """For 128 units with matrix cores."""
+    """Return a kernel optimizer for a data-centre GPU with 128 units and matrix cores."""
     return intel.IntelKernelOptimizer(PVC)
 
 

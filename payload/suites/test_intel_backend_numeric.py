@@ -26,7 +26,7 @@ needs_xpu = needs_vendor("intel", "an Intel XPU")
 
 
 def kernels(architecture: str, units: int) -> IntelKernelOptimizer:
-    """For a chip with so many units."""
+    """Return a kernel optimizer for a chip of this architecture with so many units."""
     return IntelKernelOptimizer(intel_hardware(CHIPS[architecture], units=units))
 
 

@@ -1,4 +1,4 @@
-"""The compiler of kernels for chips that are not here, and what it must see."""
+"""The compiler of kernels for absent chips, and what its measurements must detect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = needs_triton
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Where Triton keeps what it compiled."""
+    """Set and yield an empty cache folder for Triton."""
     yield from cache_folder(tmp_path_factory)
 
 
@@ -95,7 +95,7 @@ class TestCoverage:
 
 
 class TestCompiler:
-    """That the measures tell what they are taken for: kernels made to break each limit."""
+    """The measurements detect kernels that are written to exceed each limit."""
 
     @pytest.mark.parametrize("target", TARGETS.values(), ids=str)
     def test_matrix_instruction_is_found(self, target, cache):
@@ -117,7 +117,10 @@ class TestCompiler:
             assert_fits(made, TARGETS[name])
 
     def test_a_row_is_read_before_it_is_overwritten(self, cache):
-        """The barrier that the kernel asks for; the compiler's own come later, for other memory."""
+        """The kernel's barrier is between reading a row and overwriting it.
+
+        The barriers that the compiler adds come later, and are for other memory.
+        """
         specimen = next(one for one in SPECIMENS["cross_entropy"] if one.gradient)
         text = compile_for(specimen, TARGETS["sm_90"]).asm["ttir"]
         read, barrier = text.index("tt.load"), text.index("barrier")
@@ -157,7 +160,10 @@ class TestCompiler:
 
 
 def launched_kernels() -> dict[str, set[str]]:
-    """The package's triton.jit functions by module, but those that other ones call."""
+    """Return the names of the package's triton.jit functions by module.
+
+    Functions that another kernel calls are left out.
+    """
     sources = {path.stem: ast.parse(path.read_text("utf-8")) for path in FOLDER.glob("*.py")}
     marked = {name: kernels_in(tree) for name, tree in sources.items()}
     called = {
@@ -172,6 +178,6 @@ def launched_kernels() -> dict[str, set[str]]:
 
 
 def kernels_in(tree: ast.Module) -> list[ast.FunctionDef]:
-    """A module's functions that are marked triton.jit."""
+    """Return a module's functions that are decorated with triton.jit."""
     functions = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
     return [one for one in functions if any("jit" in ast.unparse(d) for d in one.decorator_list)]

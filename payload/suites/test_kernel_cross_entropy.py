@@ -1,4 +1,4 @@
-"""Linear layer and cross-entropy in chunks: numbers, memory, what it refuses; and in Triton."""
+"""Linear layer and cross-entropy in chunks: numbers, memory, refusals; and the Triton kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REDUCTIONS = ["mean", "sum", "none"]
 
 
 def draw(device, tokens: int = 150, width: int = 33, classes: int = 301, dtype=torch.float32):
-    """x, weight and targets, a seventh of them to be ignored."""
+    """Return x, weight and targets; a seventh of the targets are to be ignored."""
     x = torch.randn(tokens, width, device=device).to(dtype).requires_grad_()
     weight = (torch.randn(classes, width, device=device) / width**0.5).to(dtype).requires_grad_()
     target = torch.randint(classes, (tokens,), device=device)
@@ -35,12 +35,12 @@ def draw(device, tokens: int = 150, width: int = 33, classes: int = 301, dtype=t
 
 
 def upstream_of(loss: Tensor) -> Tensor:
-    """Numbers that make a missing or doubled factor seen."""
+    """Return gradients of the loss with distinct values, to expose a missing or doubled factor."""
     return torch.linspace(0.5, 3, loss.numel(), device=loss.device).reshape(loss.shape).to(loss)
 
 
 def compare(x: Tensor, weight: Tensor, target: Tensor, tolerance=None, **settings) -> None:
-    """Loss and both gradients against autograd of the definition in float64."""
+    """Check the loss and both gradients against autograd of the float64 reference."""
     how = {one: settings[one] for one in settings if one not in ("rows", "path")}
     loss = linear_cross_entropy(x, weight, target, **settings)
     upstream = upstream_of(loss)
@@ -95,7 +95,7 @@ class TestNumbers:
         assert not torch.autograd.grad(loss, weight)[0].any()
 
     def test_large_logits(self, device):
-        """e^x of them is beyond float32."""
+        """The logits are so large that e^logit overflows in float32."""
         x, weight, target = draw(device, dtype=torch.float64)
         compare(
             (40 * x).detach().float().requires_grad_(),
@@ -104,7 +104,10 @@ class TestNumbers:
         )
 
     def test_a_scaled_loss_saves_small_gradients_of_float16(self, device):
-        """1 / 20,000 of a probability of 1 / 300 is nothing in float16; 65,536 times it is not."""
+        """A scaled loss keeps small gradients of float16.
+
+        1 / 20,000 of a probability of 1 / 300 underflows in float16; 65,536 times as much does not.
+        """
         x, weight, target = draw(device, 20_000, 4, 300, torch.float16)
         x_grad, weight_grad = torch.autograd.grad(
             linear_cross_entropy(x, weight, target), (x, weight), torch.tensor(65536.0)
@@ -122,7 +125,7 @@ class TestNumbers:
         assert loss.grad_fn.saved_tensors[0].item() == pytest.approx(factor)
 
     def test_what_lies_behind_a_row_is_nothing(self, device, monkeypatch):
-        """The CPU's product of bfloat16 multiplies it by 0."""
+        """NaN behind the end of a row has no effect, though bfloat16 products multiply it by 0."""
 
         def dirty(x: Tensor, *size, dtype=None) -> Tensor:
             shape = size if isinstance(size[0], int) else size[0]
@@ -134,7 +137,7 @@ class TestNumbers:
 
 class TestAutograd:
     def test_gradcheck(self, device):
-        """Of the one form that may be differentiated again and again."""
+        """Gradients of the one form that can be differentiated repeatedly pass gradcheck."""
         x, weight, target = draw(device, 9, 4, 6, torch.float64)
 
         def function(x, weight):
@@ -209,7 +212,10 @@ class TestAutograd:
 
 class TestMemory:
     def test_a_fraction_of_the_plain_way(self):
-        """8,192 classes of 1,024 tokens: the plain way has three times their logits."""
+        """The peak memory is at most a tenth of that of torch's functions.
+
+        Torch's functions allocate about three times the logits of 1,024 tokens and 8,192 classes.
+        """
         x, weight, target = draw(torch.device("cpu"), 1024, 64, 8192)
         logits = 1024 * 8192 * 4
 
@@ -279,7 +285,7 @@ class TestRefusals:
 
 @needs_triton
 class TestTriton:
-    """The kernel between the products; they are the library's on every path."""
+    """The kernel between the products; the library computes the products on every path."""
 
     @pytest.mark.parametrize(
         ("classes", "dtype", "name", "room"),
@@ -341,7 +347,7 @@ class TestTriton:
 
     @pytest.mark.parametrize(("way", "smoothing"), pairwise(["triton", "torch"], [0.0, 0.1]))
     def test_logits_of_minus_infinity(self, device, way, smoothing):
-        """A whole block of them; and one that is a label."""
+        """Logits of -inf fill a whole block; in two rows the label is among them."""
         logits = torch.randn(3, 4999, device=device)
         logits[:2, :4100] = -float("inf")
         target = torch.tensor([4200, 7, 7], device=device)

@@ -1,4 +1,4 @@
-"""Experts of few tokens: the library's numbers, and Triton's on the device or interpreted."""
+"""Experts with few tokens: the library's numbers, and Triton's on the device or interpreted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = {"tokens": 33, "top_k": 2, "experts": 8, "width": 70, "hidden": 50}
 
 
 class Case:
-    """Tokens, routing and experts, drawn from a seed."""
+    """Tokens, routing and experts with random numbers."""
 
     def __init__(
         self, device, dtype=torch.float32, activation="silu", gated=False, biased=False, **how: Any
@@ -45,12 +45,12 @@ class Case:
 
     @property
     def given(self) -> tuple:
-        """The arguments, in order."""
+        """The arguments of the kernel, in order."""
         matrices = (self.up, self.down, self.up_bias, self.down_bias)
         return (self.x, self.experts, self.weights, *matrices, self.activation, self.gated)
 
     def check(self) -> Tensor:
-        """The kernel's output, compared."""
+        """Run the kernel, check its output against the reference, and return it."""
         interpreter.needs_products(self.x.dtype)
         output = interpreter.run("experts.in_triton", *self.given)
         assert output.dtype == self.x.dtype
@@ -67,7 +67,7 @@ class TestLibrary:
         assert_close(moe_experts(*case.given), kernel_reference.moe_experts(*case.given))
 
     def test_gradients(self, device):
-        """By moving each weight a little, in float64."""
+        """The gradients equal differences that move each weight a little, in float64."""
         double = {"dtype": torch.float64, "device": device, "requires_grad": True}
         x, weights = torch.randn(4, 3, **double), torch.rand(4, 2, **double)
         up, down = torch.randn(3, 4, 3, **double), torch.randn(3, 3, 2, **double)
@@ -195,7 +195,10 @@ class TestIndex:
 
     @pytest.mark.parametrize("unknown", [-1, 5, 2**40])
     def test_an_expert_that_there_is_not_is_in_no_block(self, device, unknown):
-        """All places are taken once, so nothing was written outside of them."""
+        """An expert that does not exist is in no block.
+
+        Each place is used exactly once, so nothing is written outside the blocks.
+        """
         chosen = torch.tensor([[0, 1], [2, unknown], [3, 4]], device=device)
         order, blocks = interpreter.run("experts.expert_index", chosen, 5, 16)
         assert order.tolist() == [0, 1, 2, 4, 5, 3]
@@ -204,7 +207,7 @@ class TestIndex:
 
     @pytest.mark.parametrize("block", [16, 64])
     def test_the_worst_routing_fills_the_list(self, device, block):
-        """All experts but one have one row more than fills their blocks."""
+        """The list of blocks is full if each expert has one row more than whole blocks."""
         from torchbridge.kernels.experts import most_blocks
 
         counts = [1, 1, 1, block + 1]

@@ -1,4 +1,4 @@
-"""The grouped product for many rows an expert: numbers, and where it is taken."""
+"""The grouped product for many rows per expert: its numbers, and where it is taken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BF16 = torch.bfloat16
 
 
 def problem(counts, depth, width, dtype, device):
-    """Rows, weights, ends and an upstream gradient."""
+    """Return rows, weights, ends of the experts' rows and a gradient of the output."""
     total, experts = sum(counts), len(counts)
     ends = torch.tensor(counts, device=device).cumsum(0).to(torch.int32)
     rows = torch.randn(total, depth, device=device).to(dtype)
@@ -30,7 +30,7 @@ def problem(counts, depth, width, dtype, device):
 
 
 def expected(rows, weights, counts, upstream):
-    """Output and both gradients, expert by expert in float64."""
+    """Return the output and both gradients, expert by expert in float64."""
     rows, weights = (one.detach().cpu().double().requires_grad_() for one in (rows, weights))
     parts = zip(rows.split(list(counts)), weights, strict=True)
     output = torch.cat([part @ weight.T for part, weight in parts])
@@ -62,7 +62,7 @@ class TestNumbers:
 
     @needs_triton
     def test_tiles_for_many_rows(self, device):
-        """More than 128 an expert, of which the last block has one; rows that lie apart."""
+        """Tiles for more than 128 rows per expert, with a last block of one row; x is strided."""
         counts = (257, 260)
         _, weights, ends, upstream = problem(counts, 40, 20, torch.float16, device)
         apart = torch.randn(517, 80, device=device, dtype=torch.float16)[:, ::2]
@@ -86,7 +86,7 @@ class TestNumbers:
 
 class TestChoice:
     def path(self, monkeypatch, hardware, dtype=BF16, dispatch="auto", tokens=4096, **batch):
-        """Of a layer on that chip; torch's own waits on those before sm_90."""
+        """Return the path of a layer on `hardware`; before sm_90 torch's grouped product waits."""
         monkeypatch.setattr(paths, "hardware_of", lambda device: hardware)
         waits = "grouped_mm waits" if hardware.capability < (9, 0) else None
         monkeypatch.setattr(banks, "why_not", lambda *_, **__: waits)
@@ -122,7 +122,7 @@ class TestChoice:
         assert [one.dtype for one in seen] == [BF16, BF16, torch.int32]
 
     def test_a_layer_computes_by_it(self, monkeypatch):
-        """The whole way but the kernel, which the library's loop stands in for."""
+        """A layer computes by the grouped kernel, which the library's loop replaces in the test."""
         kernel = Kernel("grouped_mm", "triton", grouped.by_library)
         monkeypatch.setattr(banks, "triton_kernel", lambda operation: kernel)
         monkeypatch.setattr(banks, "why_no_grouped_kernel", lambda *_, **__: None)

@@ -1,4 +1,4 @@
-"""Rows to float8 with their scales: the library's way, and Triton's, bit for bit."""
+"""Rows quantised to float8 with scales: the library's numbers, and Triton's, bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES = [(1, 1), (70, 100), (5, 129), (3, 1000), (9, 1500), (4, 5000), (3, 9001
 
 
 def expected_of(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """x [m, n] in a float8 encoding and its scales [m, 1]; float32, a row at a time."""
+    """Return x [m, n] in a float8 dtype and its scales [m, 1], computed by row in float32."""
     limit, rows, scales = torch.finfo(dtype).max, [], []
     for row in x.detach().cpu().float():
         amax = row.abs().max() if row.numel() else torch.zeros(())
@@ -31,7 +31,7 @@ def expected_of(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def assert_same_bits(actual: FP8QuantizedTensor, x: Tensor, encoding: torch.dtype) -> None:
-    """Of numbers and scales; a NaN is one whatever its sign."""
+    """Check that numbers and scales equal the reference bit for bit; the sign of NaN is ignored."""
     for one, other in zip((actual.data, actual.scale), expected_of(x, encoding), strict=True):
         one = one.cpu()
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
@@ -84,7 +84,10 @@ class TestFunction:
 @needs_triton
 class TestTriton:
     def case(self, x: Tensor, encoding: torch.dtype) -> FP8QuantizedTensor:
-        """The kernel's numbers, compared. A device has its own encoding; the interpreter any."""
+        """Run the kernel, check its bits against the reference, and return its output.
+
+        On a device the test is skipped for a float8 dtype that the device does not have.
+        """
         if not interpreted():
             try:
                 quantise_rows(torch.ones(1, 1, device="cuda"), encoding, path="triton")

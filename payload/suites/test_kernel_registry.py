@@ -1,4 +1,4 @@
-"""The kernel registry: what is chosen, what is refused and why, tried on injected hardware."""
+"""The kernel registry: what is chosen, what is refused and why, on fake hardware."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ BF16 = frozenset({torch.float16, torch.bfloat16})
 
 
 def double(x):
-    """What the plain kernels of these tests compute."""
+    """Return 2 x; the function of the plain kernels of these tests."""
     return 2 * x
 
 
 def yield_to_hopper(request: Request) -> str | None:
-    """A kernel that is the best one but on Hopper."""
+    """Return why the kernel refuses Hopper; None on other hardware."""
     return "tma is faster" if request.hardware.architecture == "hopper" else None
 
 
 def kernel(name: str, **needs) -> Kernel:
-    """A kernel of the operation "double"."""
+    """Return a kernel of the operation "double" with these requirements."""
     return Kernel("double", name, double, **needs)
 
 
 @pytest.fixture
 def registry() -> KernelRegistry:
-    """plain anywhere; bf16 and tma where hardware has them; mfma on AMD."""
+    """Return a registry with kernels for any hardware, for bf16, for tma and for AMD."""
     registry = KernelRegistry()
     registry.register(kernel("plain"))
     registry.register(kernel("bf16", rank=1, features=frozenset({"bf16"}), dtypes=BF16))
@@ -233,14 +233,18 @@ class TestDispatch:
             assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
 
     def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
-        """A device's choices, on the CPU: where Triton were taken it would find no driver."""
+        """Functions ask the registry with the sizes of their arguments.
+
+        The CPU gets the choices of an sm_90; if a Triton kernel were chosen, it would find no
+        driver.
+        """
         monkeypatch.setattr(registry_module, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
         x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
         given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
         assert kernels.moe_experts(*given).shape == (2, 40)
 
     def test_shapes_without_numbers(self):
-        """Autocast does not answer for "meta"."""
+        """Functions work on the meta device, which autocast does not support."""
         x = torch.empty(2, 8, device="meta", requires_grad=True)
         assert kernels.linear_gelu(x, x)[0].is_meta
         loss = kernels.linear_cross_entropy(x, x, x[:, 0].long())

@@ -1,7 +1,7 @@
-"""Every variant of every Triton kernel, compiled for seven chips of which none is here.
+"""Each variant of each Triton kernel, compiled for seven chips without a device.
 
-A pair that our dispatcher refuses is compiled as well: to see that Triton refuses it too, or that
-the chip has no instruction for it and it would be emulated.
+A pair that the dispatcher refuses is compiled too, to check that Triton refuses it as well or that
+the chip has no instruction for it and would emulate it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ pytestmark = needs_triton
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Where Triton keeps what it compiled."""
+    """Set and yield an empty cache folder for Triton."""
     yield from cache_folder(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def compiled(request, cache):
-    """pair -> Compiled; all pairs of this run are begun at once, by a process for each core."""
+    """Return a function that returns the compiled kernel of a pair.
+
+    All pairs of the run are started at once, in one process per core.
+    """
     from suites.triton_kernels import Compilers
 
     chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]

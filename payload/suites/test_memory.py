@@ -1,4 +1,4 @@
-"""Device memory: figures against what was allocated, the guard, the pool."""
+"""Device memory: figures against known allocations, the guard, the pool."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ALONE = pytest.mark.skipif(
 
 
 def of_bytes(size: int) -> torch.Tensor:
-    """A tensor that nothing else knows of."""
+    """Return a tensor of `size` bytes."""
     return torch.empty(size, dtype=torch.uint8)
 
 
 class TestStats:
     @pytest.fixture(autouse=True)
     def nothing_kept(self):
-        """What earlier tests freed is resident still: a new tensor would not be seen there."""
+        """Release cached memory, because a new tensor in it would not raise the resident memory."""
         give_back()
 
     def test_what_is_allocated_is_counted(self, device):

@@ -1,4 +1,4 @@
-"""The 48 named tests of the MoE library. Reference: dense float64 loops (moe_reference.py)."""
+"""The 48 named tests of the MoE library. Their reference is moe_reference.py, loops in float64."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class TestRouters:
 
 class TestExpertNetworks:
     def check(self, expert: nn.Module, x: torch.Tensor, size: int, expected) -> None:
-        """Parameters, numbers against float64, and no token sees another."""
+        """Check the number of parameters, the outputs, and that tokens do not affect each other."""
         expert = expert.to(x.device).eval()
         assert parameters(expert) == size
         weights = {name: double(p) for name, p in expert.named_parameters()}

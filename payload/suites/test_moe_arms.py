@@ -1,4 +1,4 @@
-"""The opponents of the MoE benchmark compute what the layer computes, or nothing is timed."""
+"""The baselines of the MoE benchmark compute the same as the layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def benchmarks(shape=SHAPE):
 
 
 def test_plain_grouped_product_and_its_gradients():
-    """What one would write by hand: the layer's numbers, and those of its weights' gradients."""
+    """The plain grouped product gives the layer's outputs and gradients of the weights."""
     layer = moe_arms.make_layer(SHAPE, CPU, moe_arms.SwiGLUMoE)
     x = moe_arms.make_tokens(SHAPE, CPU)
     if reason := why_not(CPU, x.dtype, (32, 64)):

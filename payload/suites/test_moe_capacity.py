@@ -1,4 +1,4 @@
-"""Capacity mode: exactly what is dropped, exactly how much, and never by chance."""
+"""Capacity mode: which tokens are dropped, how many, and that the choice is deterministic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [  # tokens, experts, top-k, capacity factor
 
 
 def layer_of(device, hidden=12, router=None, **settings) -> MoELayer:
-    """A small float64 layer in capacity mode."""
+    """Return a small float64 layer in capacity mode."""
     settings = {"drop_tokens": True, "min_capacity": 0, **settings}
     layer = MoELayer(MoEConfig(**settings), hidden, 20, router=router)
     return layer.to(device, torch.float64).eval()
@@ -37,13 +37,13 @@ def normal(device, *shape) -> torch.Tensor:
 
 
 def python_kept(layer: MoELayer, x: torch.Tensor, capacity: int) -> set[tuple[int, int]]:
-    """Kept (token, choice) pairs, by plain Python on the layer's own routing."""
+    """Return the kept (token, choice) pairs, computed in Python from the layer's routing."""
     routing = layer.router(x)
     return ref.kept_python(routing["probs"].tolist(), routing["expert_indices"].tolist(), capacity)
 
 
 def dense_with_drops(layer: MoELayer, x: torch.Tensor, kept: set[tuple[int, int]]) -> torch.Tensor:
-    """The dense reference with the weights of dropped assignments set to zero."""
+    """Return the reference output, with weight zero for dropped assignments."""
     routing = layer.router(x)
     weights = double(routing["expert_weights"])
     for token, choice in torch.cartesian_prod(*map(torch.arange, weights.shape)).tolist():

@@ -23,7 +23,7 @@ REFUSAL = "multiple of 16 bytes" if THERE else "has no grouped_mm"  # of odd wid
 
 
 def tiny(device, dtype=torch.float64, hidden=6, expert_hidden=10, **settings) -> MoELayer:
-    """A small layer without dropout."""
+    """Return a small layer without dropout."""
     config = MoEConfig(**{"num_experts": 4, **STILL, **settings})
     return MoELayer(config, hidden, expert_hidden).to(device, dtype)
 
@@ -104,7 +104,7 @@ class TestGradients:
             assert bool(gradient.any()) == (tokens > 0)
 
     def test_entropy_of_the_experts_that_are_left(self, device):
-        """ln E - H(mean), by hand: two even experts of four are ln 2 from balance."""
+        """The loss is ln E - H(mean): two of four experts with equal probability give ln 2."""
         probs = torch.tensor([[0.5, 0.5, 0.0, 0.0]] * 3, dtype=torch.float64, device=device)
         loss = moe.entropy_load_balance_loss(probs, probs.argsort(dim=1)[:, :2])
         assert loss.item() == pytest.approx(math.log(2), abs=1e-12)

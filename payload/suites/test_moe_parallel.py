@@ -1,4 +1,4 @@
-"""Experts over two real processes: the same numbers as one."""
+"""Experts over two processes give the same numbers as in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Results = list[dict[str, dict[str, torch.Tensor]]]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Results:
-    """What each of two processes computed."""
+    """Return the results of two processes."""
     if not (dist.is_available() and dist.is_gloo_available()):
         pytest.skip("this torch has no gloo")
     folder = tmp_path_factory.mktemp("gloo")
@@ -46,7 +46,7 @@ def results(tmp_path_factory) -> Results:
 
 @pytest.fixture(scope="module")
 def single() -> dict[str, dict[str, torch.Tensor]]:
-    """The same tokens in one process that holds all experts."""
+    """Return the results of one process that holds all experts, for the same tokens."""
     layer = parallel_worker.build(expert_parallelism=False)
     x = torch.cat([parallel_worker.tokens_of(rank) for rank in (0, 1)])
     return {mask: parallel_worker.run(layer, x, mask) for mask in parallel_worker.MASKS}

@@ -1,4 +1,4 @@
-"""Every way to compute the experts: the same numbers, and when it is taken."""
+"""The paths that compute the experts: the same numbers on each, and when each is taken."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class TestNumbers:
 
 
 class TestChoice:
-    """Which way is taken, and why not another."""
+    """Which path is taken, and why the others are not."""
 
     ACCELERATOR = Batch(torch.device("cuda"), torch.float32, 16, 2)
     ON_CPU = Batch(torch.device("cpu"), torch.float32, 16, 2)
@@ -247,7 +247,7 @@ class TestChoice:
 
 @interpreter.needs_triton
 class TestOurKernel:
-    """The registry's Triton kernel: on CUDA as it is, elsewhere in Triton's interpreter."""
+    """The registry's Triton kernel: on the device with CUDA, else in Triton's interpreter."""
 
     @pytest.mark.parametrize("kind", ["standard", "glam", "switch"])
     @pytest.mark.parametrize("use_bias", [True, False])

@@ -1,4 +1,4 @@
-"""No way that says so makes the host wait for the device, forward and backward."""
+"""Paths that claim no synchronisation never make the host wait, forward and backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchbridge.moe.grouped import forbid_synchronisation, why_not
 
 
 class TestNothingWaits:
-    """Forward and backward of every way that says so."""
+    """Forward and backward of each path that claims no synchronisation."""
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", ["grouped_mm", "slots", "capacity"])
@@ -41,7 +41,7 @@ class TestNothingWaits:
 
     @pytest.mark.parametrize("mode", ["grouped_mm", "slots", "capacity"])
     def test_is_one_graph_for_the_compiler(self, mode):
-        """A question to the host breaks the graph, and fullgraph forbids that."""
+        """The layer is one graph for the compiler; reading a number on the host would break it."""
         dtype = torch.bfloat16 if mode == "grouped_mm" else torch.float32
         skip_without(torch.device("cpu"), dtype, mode)
         layer = layer_in(mode, "standard", "cpu", dtype)
@@ -107,7 +107,7 @@ class TestNothingWaits:
 
 
 def skip_refused(layer: MoELayer, x: torch.Tensor) -> None:
-    """Skip with the reason where the layer's way is refused."""
+    """Skip the test with the reason if the layer's path is refused for x."""
     try:
         path_for(layer.experts, x, layer.config)
     except RuntimeError as refused:
@@ -115,13 +115,13 @@ def skip_refused(layer: MoELayer, x: torch.Tensor) -> None:
 
 
 def layer_in(mode: str, kind: str, device, dtype) -> MoELayer:
-    """A layer that computes by a way, or in capacity mode."""
+    """Return a layer that computes by a path, or in capacity mode."""
     way = {"drop_tokens": True} if mode == "capacity" else {}
     return layer_of(device, dtype, "auto" if way else mode, kind=kind, **way)
 
 
 def meta_layer(kind: str, mode: str) -> tuple[MoELayer, torch.Tensor]:
-    """A layer without values and 48 tokens for it; skips where there is no such way."""
+    """Return a layer on the meta device and 48 tokens; skip the test if there is no such path."""
     if mode == "grouped_mm":
         skip_kind(kind)
         if reason := why_not(torch.device("meta"), torch.bfloat16, (32, 64)):

@@ -1,4 +1,4 @@
-"""The named tests of the NVIDIA backend. What needs other hardware is tried with a given one."""
+"""The named tests of the NVIDIA backend. Other hardware is replaced by injected properties."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class TestFP8:
 
 
 class TestEstimates:
-    """On a device of 100 and 200 TFLOP/s, and 1 TB/s."""
+    """Estimates for a device of 100 TFLOP/s (200 in FP8) and 1 TB/s."""
 
     DEVICE = dataclasses.replace(
         HOPPER, units=100, clock_hz=100e12 / 4096 / 100, memory_bytes_per_s=1e12

@@ -1,4 +1,4 @@
-"""The NVIDIA backend on an NVIDIA device: what is really there, and what it computes."""
+"""The NVIDIA backend on an NVIDIA device: what it detects, and what it computes."""
 
 from __future__ import annotations
 

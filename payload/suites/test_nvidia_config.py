@@ -1,4 +1,4 @@
-"""The 12 named tests of NVIDIA's settings. Rules about absent chips are tried by `Hardware`."""
+"""The 12 named tests of NVIDIA's settings. Rules of absent chips are tested with `Hardware`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every shared pass alone: what it does to the model and its numbers, and that it cannot claim."""
+"""Each shared pass alone: its effect on the model and its numbers, and that its report is true."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALL = (
 
 
 def setting(device, hardware=AMPERE, **changes) -> Setting:
-    """Inference, compiled without a C++ compiler."""
+    """Return the setting of inference that compiles without a C++ compiler."""
     return Setting(device, hardware, **{"compile_backend": "aot_eager", **changes})
 
 
@@ -122,7 +122,7 @@ class TestFoldConvBn:
 
     def test_what_others_use_is_left(self, device):
         class Twice(nn.Module):
-            """Its convolution's output is used besides the norm."""
+            """A model that also uses its convolution's output without the norm."""
 
             def __init__(self):
                 super().__init__()
@@ -145,7 +145,7 @@ class TestFoldConvBn:
 
     def test_untraceable_models_are_left(self, device):
         class Choosing(nn.Module):
-            """Its way depends on its numbers."""
+            """A model with a branch on its numbers."""
 
             def forward(self, x):
                 return x if x.sum() > 0 else -x
@@ -196,7 +196,7 @@ class TestSdpa:
         assert_close(fused(x), expected)
 
     def test_training_modules_stay_explicit(self, device):
-        """The evidence is what ran, not what was meant."""
+        """The evidence describes what ran: in training mode the module stays explicit."""
         model = nn.MultiheadAttention(32, 4, batch_first=True).to(device).train()
         _, result = optimise.sdpa(model, setting(device))
         assert result.reason == "as before: 1 module(s) by explicit softmax"
@@ -205,7 +205,7 @@ class TestSdpa:
 class TestNarrow:
     def test_nested_and_whole_inputs(self, device):
         class Nested(nn.Module):
-            """Takes and gives what models do."""
+            """A model that takes and returns nested structures."""
 
             def __init__(self):
                 super().__init__()

@@ -1,7 +1,7 @@
-"""Passes that are kept only where they help: the rule, and that measuring changes no number.
+"""Passes that are kept only if they are faster: the rule, and that measuring changes no number.
 
-A clock that the models themselves move stands in for the machine's, so that what is measured is
-what was meant; one test of each kind uses the real one and asserts no time.
+The models advance a fake clock, so the measured times are known. One test of each kind uses the
+real clock and checks no time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 class Timed(nn.Module):
-    """x [B, 4] -> [B, 4]; each call takes the next of some seconds, by its clock."""
+    """A model [B, 4] -> [B, 4]; each call advances the clock by the next of `seconds`."""
 
     def __init__(self, clock: Clock, seconds: tuple[float, ...]) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Timed(nn.Module):
         return twin
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same numbers, however long it takes."""
+        """Advance the clock; return the linear layer's output."""
         self.clock.now += next(self.seconds)
         self.calls += 1
         return self.linear(x)
 
 
 def taking(*seconds: float, scale: float = 1.0, **terms: bool):
-    """A pass after which a call takes these seconds, and its weights are `scale` times larger."""
+    """Return a pass that sets the seconds of the model's calls and scales its weights."""
 
     @for_speed(**terms)
     def change(model: Timed, setting: Setting) -> passes.Result:
@@ -63,7 +63,7 @@ def taking(*seconds: float, scale: float = 1.0, **terms: bool):
 
 
 def tried(one, *, measure_s: float = 1.0, **changes) -> tuple[Timed, passes.Prepared]:
-    """A model whose calls take 10 ms, and what became of it."""
+    """Apply a pass to a model with calls of 10 ms; return the model and the prepared one."""
     clock = Clock()
     model = Timed(clock, (0.010,)).eval()
     where = Setting(CPU, AMPERE, sample_inputs=(torch.ones(2, 4),), clock=clock)
@@ -169,7 +169,7 @@ class TestKeptOrNot:
 
 
 class Moody(nn.Module):
-    """Counts its calls in a buffer, drops at random, and keeps running statistics."""
+    """A model that counts calls in a buffer, has dropout, and keeps running statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Moody(nn.Module):
 
 
 class TestNumbers:
-    """With the real clock: whatever it measures, no number may know of it."""
+    """Outputs with the real clock: they do not depend on the measured times."""
 
     @pytest.mark.parametrize("level", LEVELS)
     def test_outputs_are_those_of_the_kept_passes(self, level):
@@ -229,7 +229,10 @@ class TestNumbers:
         assert all(p.grad is None for p in model.parameters() if p is not weight)
 
     def test_what_is_compiled_is_compared_without_dropout(self):
-        """In training mode two calls differ, and moving averages would be moved."""
+        """The compiled model is compared in eval mode, without dropout.
+
+        In training mode two calls differ, and the running statistics would change.
+        """
         model, x = Moody().train(), torch.randn(4, 3, 8, 8)
         where = Setting(CPU, AMPERE, True, (x,), compile_backend="aot_eager")
         compiled, result = optimise.compile_model(model, where)
@@ -252,12 +255,15 @@ class TestNumbers:
             assert (len(seen) >= passes.LEAST_QUADS) is training
 
     def test_attention_is_timed_while_gradients_are_recorded(self):
-        """That is where the pass helps: without them the module is fused anyway."""
+        """Attention is timed with gradients enabled, because the pass helps only then.
+
+        Without gradients the module is fused by torch.
+        """
         assert optimise.sdpa.terms.gradients
         recorded = []
 
         class Noting(nn.MultiheadAttention):
-            """Says whether gradients are recorded."""
+            """Attention that notes whether gradients are enabled."""
 
             def forward(self, x, *others):
                 recorded.append(torch.is_grad_enabled())
@@ -270,7 +276,7 @@ class TestNumbers:
 
 
 class TestRealModels:
-    """What the benchmark of levels takes for real."""
+    """The models of the benchmark of levels have real sizes."""
 
     def test_resnet_50_is_one(self):
         with torch.device("meta"):
@@ -298,7 +304,7 @@ class TestLevels:
         assert not hasattr(optimise.set_mode, "terms")
 
     def test_bfloat16_without_units_is_for_measuring_to_decide(self):
-        """Unmeasured it is refused; measured it is tried, and says what it did."""
+        """Without native bf16, bfloat16 is refused if unmeasured, and tried if measured."""
         where = Setting(CPU, Hardware.cpu(), sample_inputs=(torch.randn(4, 128),))
         result = passes.apply(mlp().eval(), where, (optimise.bfloat16,), level="mine").passes[0]
         assert result.reason.endswith("has no native bf16")
@@ -324,7 +330,7 @@ class TestLevels:
         ids=lambda value: getattr(value, "target", value),
     )
     def test_every_backend_measures(self, name, hardware):
-        """By its rules, on the CPU."""
+        """Each backend measures its passes by its own rules, on the CPU."""
         backend = create_backend(name, hardware=hardware, device=CPU)
         backend.compile_backend = "aot_eager"
         model, x = resnet(4, 1), torch.randn(1, 3, 8, 8)

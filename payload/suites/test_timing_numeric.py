@@ -1,4 +1,4 @@
-"""The bench core on clocks and samples whose truth is known."""
+"""The bench core on clocks and samples with known times and ratios."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def clock() -> Clock:
-    """It starts at an odd hour."""
+    """Return a clock that does not start at zero."""
     return Clock(100.0)
 
 

@@ -1,4 +1,4 @@
-"""TPU backend: on a TPU by the real torch_xla, elsewhere by a stand-in on the CPU."""
+"""The TPU backend: on a TPU with the real torch_xla, elsewhere with a fake on the CPU."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ F32 = {"precision": "float32", "xla_optimization_level": 0}
 
 
 def settings(**changes) -> Config:
-    """A config with these TPU settings."""
+    """Return a config with these TPU settings."""
     return rules.settings("tpu", **changes)
 
 
 def rows(count: int) -> tuple[torch.Tensor]:
-    """Sample inputs of the perceptron."""
+    """Return sample inputs [count, 128] of the perceptron."""
     return (torch.randn(count, 128),)
 
 
 @pytest.fixture
 def xla():
-    """The real one on a TPU."""
+    """Return the real adapter on a TPU, else one on the fake."""
     return fake_xla.here()
 
 
 @pytest.fixture
 def x(xla):
-    """[8, 128] on the device."""
+    """Return normally distributed numbers [8, 128] on the device."""
     return torch.randn(8, 128).to(xla.device())
 
 
 @pytest.fixture
 def float32(xla):
-    """An optimizer that keeps float32."""
+    """Return an optimizer that keeps float32."""
     return TPUOptimizer(settings(**F32), xla=xla)
 
 
@@ -317,7 +317,7 @@ class TestTPUValidation:
 class TestTPUConfigurationModes:
     @pytest.fixture
     def prepared(self, xla):
-        """A model by a preset."""
+        """Return a function that prepares the perceptron by a preset."""
 
         def prepare(preset, x=None, **options):
             inputs = () if x is None else (x,)
@@ -380,7 +380,7 @@ class TestTPUErrorHandling:
 
 
 class TestTPUErrorPaths:
-    """Limits, caches and refusals."""
+    """Limits of memory and caches, and refusals."""
 
     def test_lru_cache_eviction(self):
         rules.the_least_recently_used_goes(used=())

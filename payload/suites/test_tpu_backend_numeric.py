@@ -1,4 +1,4 @@
-"""Numbers behind the TPU backend: graphs counted, outputs against float64, tiles, refusals."""
+"""Numbers of the TPU backend: graphs counted, outputs against float64, tiles, refusals."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ needs_xla = needs_module("torch_xla")
 
 
 class Growing(nn.Module):
-    """Its graph is longer every time: what strict models must not be."""
+    """A model whose graph is longer at each call, which strict mode refuses."""
 
     calls = 0
 
     def forward(self, x):
-        """x, `calls` times plus 0"""
+        """Return x, after adding 0 as many times as the model was called."""
         self.calls += 1
         for _ in range(self.calls):
             x = x + 0
@@ -39,14 +39,14 @@ class Growing(nn.Module):
 
 
 class Wrong(nn.Module):
-    """Off by a number that its copies, and so the reference, are not off by."""
+    """A model that adds `by` to its input; its copies, and so the reference, add 0."""
 
     def __init__(self, by):
         super().__init__()
         self.by = by
 
     def forward(self, x):
-        """x + by"""
+        """Return x + by."""
         return x + self.by
 
     def __deepcopy__(self, memo):

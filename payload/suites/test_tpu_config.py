@@ -1,4 +1,4 @@
-"""TPU settings: what names of chips tell, what is refused, what survives a dictionary."""
+"""TPU settings: what the names of chips determine, what is refused, copies by dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop: what it is told, what it decides, and that it learns."""
+"""The training loop: its settings, its decisions, and that models learn."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class TestData:
 
 class TestLearning:
     def test_learnable_problem(self, device):
-        """Loss below 0.05, and right on samples that it never saw."""
+        """The final loss is below 0.05, and the model is accurate on samples not trained on."""
         model = network()
         held_out = TensorBatches(*problem(device, 512, seed=1), 128)
         config = TrainConfig(epochs=60, learning_rate=1e-2, seed=0, schedule="cosine")

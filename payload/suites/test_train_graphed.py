@@ -1,6 +1,6 @@
-"""Recorded steps: what is recorded, what is refused, and that the losses are those of the loop.
+"""Captured training steps: what is captured, what is refused, and equal losses to the loop.
 
-On the CPU a stand-in records (`recorded_graphs`); CUDA's own graphs are used where there are any.
+On the CPU a fake records (`recorded_graphs`); CUDA graphs are used on a CUDA device.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ ALL = pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", 
 
 
 class BrokenGraphs(TapeGraphs):
-    """A device that refuses what nobody knew of."""
+    """A fake of graphs that refuses every recording, for an unforeseen reason."""
 
     def record(self, work):
         raise RuntimeError("it cannot be captured")
 
 
 def reading(outputs, targets):
-    """A loss that looks at a number."""
+    """Return a loss that reads a number on the host."""
     return F.cross_entropy(outputs, targets) * float(outputs.detach().mean() < 1e9)
 
 
 def uneven(size: int = 32) -> TensorBatches:
-    """240 samples: an epoch's last batch of 32 has 16."""
+    """Return batches of 240 samples, whose last one is smaller: 16 samples if `size` is 32."""
     return TensorBatches(*problem(CPU, 240), size, seed=7)
 
 
 def plain(config: TrainConfig = CONFIG) -> TrainConfig:
-    """The same without graphs."""
+    """Return the config without graphs."""
     return dataclasses.replace(config, graphed=False)
 
 
 def recording(steps: int, **options) -> Trainer:
-    """Of a network whose steps are recorded."""
+    """Return a trainer of a small network whose steps are captured."""
     options = {"hardware": NO_AMP, "device": CPU, "graphs": TapeGraphs(), **options}
     return Trainer(network(), CONFIG, steps=steps, **options)
 
@@ -65,7 +65,10 @@ class TestSameNumbers:
     @ALL
     @pytest.mark.parametrize("accumulate", [1, 2])
     def test_losses_and_weights_bit_for_bit(self, hardware, accumulate):
-        """With dropout, clipping, shuffling and a smaller last batch in every epoch."""
+        """Losses and weights are equal bit for bit.
+
+        The run has dropout, clipping, shuffling and a smaller last batch in each epoch.
+        """
         config = dataclasses.replace(CONFIG, accumulate=accumulate)
         loop, graphed, graphs = network(0.3), network(0.3), TapeGraphs()
         options = {"hardware": hardware, "device": CPU}
@@ -129,7 +132,7 @@ class TestSameNumbers:
             assert torch.equal(a, b)
 
     def test_loading_gives_a_recording_up(self, tmp_path):
-        """It would go on with the optimiser's state from before."""
+        """Loading a checkpoint drops the graph, which would use the optimizer's former state."""
         data = list(uneven())[:6]
         trainer = recording(12)
         for batch in data[:5]:
@@ -146,7 +149,7 @@ class TestSameNumbers:
 
 class TestWhatIsRecorded:
     def test_a_recording_computes_nothing(self):
-        """Each batch counts once: the step that is recorded is the first that is replayed."""
+        """Each batch counts once: the captured step is not computed until its first replay."""
         graphs = TapeGraphs()
         trainer = recording(5, graphs=graphs)
         for batch in list(uneven())[:5]:
@@ -155,7 +158,7 @@ class TestWhatIsRecorded:
         assert (taken, graphs.recordings, trainer.result().replays) == ({5}, 1, 2)
 
     def test_losses_are_kept_apart(self):
-        """The graph has one place for the loss; every step's is copied from there."""
+        """Losses are copies: the graph writes every step's loss to the same memory."""
         trainer = recording(7)
         for batch in list(uneven())[:7]:
             trainer.step([batch])
@@ -163,7 +166,7 @@ class TestWhatIsRecorded:
         assert len(set(trainer.result().losses)) == 7
 
     def test_batches_are_not_kept(self):
-        """Its memory is its own: the caller may overwrite a batch after the step."""
+        """The graph copies its inputs: the caller may overwrite a batch after the step."""
         x, y = problem(CPU, 32)
         options = {"steps": 8, "hardware": NO_AMP, "device": CPU}
         trainer = Trainer(network(), CONFIG, graphs=TapeGraphs(), **options)
@@ -178,7 +181,7 @@ class TestWhatIsRecorded:
 
 class TestRefusals:
     def reason(self, graphs=None, *, scaled=False, **settings):
-        """Of a config on the CPU."""
+        """Return why no step can be captured on the CPU with these settings."""
         return why_not_graphed(TrainConfig(**settings), graphs, CPU, scaled=scaled)
 
     def test_reasons(self):
@@ -215,7 +218,10 @@ class TestRefusals:
         ("graphs", "loss"), [(TapeGraphs, reading), (BrokenGraphs, F.cross_entropy)]
     )
     def test_a_step_that_cannot_be_recorded(self, graphed, graphs, loss):
-        """Nobody foresees all that a recording refuses: training goes on without one."""
+        """If capturing fails for an unforeseen reason, training continues without a graph.
+
+        With graphed=True it raises ValueError.
+        """
         options = {"hardware": FAST, "device": CPU, "loss": loss}
         config = TrainConfig(graphed=graphed, learning_rate=RATE, precision="float32")
         if graphed:
@@ -230,7 +236,10 @@ class TestRefusals:
         assert result.losses == fit(network(), batches(CPU), plain(config), **options).losses
 
     def test_a_step_that_waits_is_not_recorded(self, monkeypatch):
-        """A wait breaks a recording off; the watched step is let through."""
+        """A step that makes the host wait is not captured, because a wait breaks the capture.
+
+        The step that is watched for waits itself succeeds.
+        """
         seen = []
 
         @contextlib.contextmanager
@@ -261,7 +270,7 @@ class TestTheRule:
     L4 = Hardware.nvidia((8, 9), units=58, clock_hz=2.04e9, memory_bytes_per_s=300e9)
 
     def watched(self, width: int) -> Watch:
-        """One step of a network of that width, 256 samples."""
+        """Return the watch of one training step of a network of this width, with 256 samples."""
         model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
         trainer = Trainer(model, plain(), hardware=NO_AMP, device=CPU)
         x, y = torch.randn(256, width), torch.arange(256) % 4

@@ -87,7 +87,7 @@ class TestAccumulation:
 class TestClipping:
     @pytest.mark.parametrize("hardware", [NO_AMP, FP16], ids=["float32", "float16"])
     def test_norms(self, device, hardware):
-        """What is reported is the norm before, unscaled; what is used is within the limit."""
+        """The reported norm is unscaled and from before clipping; the norm used is the limit."""
         x, y = problem(device, 64)
         reference = network().to(device)
         F.cross_entropy(reference(x), y).backward()
@@ -104,7 +104,7 @@ class TestClipping:
 
 class TestScaling:
     def trainer(self, device, clip: float | None = None) -> Trainer:
-        """In scaled float16."""
+        """Return a trainer that computes in float16 with loss scaling."""
         config = TrainConfig(learning_rate=1e-2, clip_norm=clip)
         return Trainer(network(), config, device=device, hardware=FP16)
 
@@ -156,7 +156,7 @@ class TestResumption:
     @ALL
     @pytest.mark.parametrize("stop_at", [1, 8, 13, 31])
     def test_equals_uninterrupted(self, device, tmp_path, hardware, stop_at):
-        """Bit for bit, with dropout and in shuffled order."""
+        """A resumed run equals an uninterrupted one bit for bit, with dropout and shuffling."""
         options = {"config": self.CONFIG, "hardware": hardware, "device": device}
         whole = network(0.3)
         expected = fit(whole, batches(device, shuffled=True), **options)
@@ -254,14 +254,14 @@ class TestWatch:
 
 
 class Unmoved(nn.Sequential):
-    """torch cannot move fake parameters; there is nowhere to move them to."""
+    """A model that ignores `to`, because torch cannot move fake parameters."""
 
     def to(self, device: torch.device) -> Unmoved:
         return self
 
 
 class TestNothingIsRead:
-    """A fake tensor has no numbers: whatever reads one fails."""
+    """Training steps on fake tensors: they have no numbers, so reading one would fail."""
 
     @ALL
     @pytest.mark.parametrize("settings", [{}, {"clip_norm": 0.1}, {"accumulate": 2}], ids=str)
@@ -279,7 +279,7 @@ class TestNothingIsRead:
 
 
 class _Host:
-    """A tensor of the host, that only says what is done with it."""
+    """A fake of a tensor on the host, which records how it is pinned and copied."""
 
     device = CPU
 

@@ -1,4 +1,4 @@
-"""The validator on models: what passes is right, and every check fails on what it is there for."""
+"""The validator on models: correct models pass, and each check fails on its kind of fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAN, INF = torch.nan, torch.inf
 
 
 class Net(nn.Module):
-    """Linear 8 -> 16, ReLU, Linear 16 -> 4; `spoil` is done to the output."""
+    """A model 8 -> 16 -> 4 with ReLU; `spoil` is applied to its output if given."""
 
     def __init__(self, spoil=None) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 class BiasOnly(nn.Module):
-    """A linear layer whose weight is a buffer."""
+    """A linear layer whose weight is a buffer, not a parameter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,12 +54,12 @@ class BiasOnly(nn.Module):
 
 
 def one_nan(y: Tensor) -> Tensor:
-    """The largest number is none."""
+    """Return y with NaN in place of its largest number."""
     return y.masked_fill(y == y.max(), torch.nan)
 
 
 def cut() -> Net:
-    """No gradient comes behind its first layer."""
+    """Return a model whose first layer gets no gradient."""
     model = Net()
     model.up.register_forward_hook(lambda module, inputs, output: output.detach())
     return model
@@ -67,7 +67,10 @@ def cut() -> Net:
 
 @torch.no_grad()
 def bad(name: str, value: float, *, whole: bool = False) -> Net:
-    """One number of a tensor (or all) is this one; there are float32 and 8-bit buffers, too."""
+    """Return a model whose named tensor has `value` as its first number, or everywhere if `whole`.
+
+    The model also has a float32 and a float8 buffer.
+    """
     model = Net()
     model.register_buffer("noise", torch.ones(4))
     model.register_buffer("narrow", torch.ones(4).to(torch.float8_e4m3fn))
@@ -80,13 +83,13 @@ def bad(name: str, value: float, *, whole: bool = False) -> Net:
 
 @pytest.fixture
 def x(device) -> Tensor:
-    """[5, 8] normal numbers."""
+    """Return normally distributed numbers [5, 8]."""
     return torch.randn(5, 8, device=device)
 
 
 @pytest.fixture
 def look(device, x):
-    """One check of a model on `x`."""
+    """Return a function that runs one check on a model, with inputs `x` by default."""
 
     def found(check, model: nn.Module, *, hardware=None, inputs=None):
         inputs = (x,) if inputs is None else inputs

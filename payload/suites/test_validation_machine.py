@@ -1,4 +1,4 @@
-"""The validator on machines and configurations: what passes is right, and every check can fail."""
+"""The validator on machines and configurations: correct ones pass, and each check can fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestMachine:
 
     @pytest.fixture
     def here(self, device) -> machine.Machine:
-        """This machine."""
+        """Return this machine."""
         return machine.Machine(device, probe(device))
 
     def test_another_makers_device(self, here):
@@ -79,7 +79,10 @@ class TestMachine:
 class TestConfiguration:
     @pytest.fixture
     def look(self, device):
-        """The findings about changes of the default configuration, on this or other hardware."""
+        """Return a function that validates a changed default configuration.
+
+        The hardware is this machine's unless `chip` is given.
+        """
 
         def report(chip=None, **changes):
             validator = UnifiedValidator(device=device, hardware=chip)
