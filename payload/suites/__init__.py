@@ -1,1 +1,1 @@
-"""Test suites."""
+"""Test suites of torchbridge, and the references and fakes that they share."""

@@ -31,7 +31,7 @@ class Residual(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, C, H, W]"""
+        """Return the output [B, C, H, W] for x [B, C, H, W]."""
         return torch.relu(x + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
 
 
@@ -65,7 +65,7 @@ class Bottleneck(nn.Module):
         self.shortcut = nn.Identity() if same else normalised(channels, 4 * width, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, 4 * width, H / stride, W / stride]"""
+        """Return [B, 4 * width, H / stride, W / stride] for x [B, C, H, W]."""
         return torch.relu(self.layers(x) + self.shortcut(x))
 
 

@@ -18,7 +18,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, S] -> [B, S, vocabulary]"""
+        """Return logits [B, S, vocabulary] for ids [B, S]."""
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.head(self.block(self.tokens(ids) + self.positions(places)))
 
@@ -35,7 +35,7 @@ class ConvNet(nn.Module):
         nn.init.uniform_(self.norm.running_var, 0.5, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 3, H, W] -> [B, 4]"""
+        """Return the output [B, 4] for x [B, 3, H, W]."""
         return self.head(F.relu(self.norm(self.conv(x))).mean(dim=(2, 3)))
 
 
@@ -65,7 +65,7 @@ class Tied(nn.Module):
         self.register_buffer("columns", torch.randn(8, 3).t())
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, S] -> [B, S, 20]"""
+        """Return logits [B, S, 20] for ids [B, S]."""
         shift = self.table.sum(dim=0) + self.first.sum(dim=0) + self.columns.sum(dim=0)
         return self.head(self.tokens(ids) + shift)
 
@@ -74,7 +74,7 @@ class Frozen(nn.Module):
     """A model that converts the batch size to a Python number; a trace keeps it as a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, d] -> [B, d], divided by B"""
+        """Return x [B, d] divided by B."""
         return x / float(x.shape[0])
 
 
@@ -82,7 +82,7 @@ class Branching(nn.Module):
     """A model with a branch on the sum of its input; a trace keeps only the example's branch."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, d] -> [B, d]"""
+        """Return x [B, d] plus 1 if its sum is positive, else minus 1."""
         return x + 1 if x.sum() > 0 else x - 1
 
 
@@ -90,7 +90,7 @@ class Careless(nn.Module):
     """A model that writes into its input."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, d] -> [B, d]"""
+        """Add 1 to x [B, d] in place; return twice the result."""
         return x.add_(1) * 2
 
 

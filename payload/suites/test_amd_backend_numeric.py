@@ -1,4 +1,4 @@
-"""Numbers behind the AMD backend: outputs against float64, precision by chip, kernels, clocks."""
+"""Numbers of the AMD backend: outputs against float64, precision by chip, kernels, clocks."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(EMBED, 128), nn.GELU(), nn.Linear(128, EMBED))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[B, S, d] -> [B, S, d]"""
+        """Return the block's output [B, S, d] for x [B, S, d]."""
         x = x + self.attention(self.norms[0](x))
         return x + self.mlp(self.norms[1](x))
 

@@ -1,4 +1,4 @@
-"""Numbers behind the Intel backend: levels against float64, tiles and blocks by exhaustion."""
+"""Numbers of the Intel backend: levels against float64, all tiles and blocks."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Moody(nn.Module):
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 3, H, W] -> [B, 4, H - 2, W - 2]"""
+        """Count the call; return [B, 4, H - 2, W - 2] for x [B, 3, H, W]."""
         self.calls.add_(1)
         return self.drop(self.norm(self.conv(x)))
 

@@ -35,7 +35,7 @@ class Net(nn.Module):
         self.spoil = spoil
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 8] -> [B, 4]"""
+        """Return the output [B, 4] for x [B, 8]."""
         y = self.down(self.up(x).relu())
         return y if self.spoil is None else self.spoil(y)
 
@@ -49,7 +49,7 @@ class BiasOnly(nn.Module):
         self.bias = nn.Parameter(torch.zeros(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 8] -> [B, 4]"""
+        """Return the output [B, 4] for x [B, 8]."""
         return nn.functional.linear(x, self.weight, self.bias)
 
 

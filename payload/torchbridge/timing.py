@@ -1,4 +1,4 @@
-"""Time work: warm-up to steady state, interleaved comparison, confidence intervals.
+"""Timing of work: warm-up to a steady state, interleaved comparison, confidence intervals.
 
 All times are wall-clock seconds, measured with the device synchronised before and after.
 
