@@ -20,7 +20,7 @@ from torchbridge.backends.errors import XLANotAvailable
 from torchbridge.backends.xla import XLA, load
 
 CPU = torch.device("cpu")
-COMPILE_SECONDS = 0.25  # what each new graph pretends to have taken
+COMPILE_SECONDS = 0.25  # simulated time of a compilation
 LIMIT, USED, PEAK = 16 * 2**30, 3 * 2**30, 5 * 2**30  # bytes
 
 
@@ -34,7 +34,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Record the operation, then run it."""
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        if given:  # what makes tensors out of nothing happens on the host
+        if given:  # operations without tensors run on the host
             self.graph.append((str(func), tuple((tuple(x.shape), x.dtype) for x in given)))
         return func(*args, **(kwargs or {}))
 

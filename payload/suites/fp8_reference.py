@@ -17,7 +17,7 @@ from torchbridge.fp8 import FP8Dtype
 
 ROUND_TRIP = {FP8Dtype.E4M3: 0.03, FP8Dtype.E5M2: 0.06}  # relative RMS on normal numbers
 PRODUCT = {FP8Dtype.E4M3: 0.045, FP8Dtype.E5M2: 0.09}
-# Against numbers that are rounded alike only sums differ: in float32 on the CPU; FP8 units keep
+# Operands are rounded as in the reference, so only sums differ: float32 on the CPU; FP8 units keep
 # fewer bits (https://arxiv.org/abs/2412.19437, 3.3.2), and some kernels write bfloat16 only.
 KERNEL = {"cpu": 1e-5}
 KERNEL_ELSEWHERE = 8e-3
@@ -73,7 +73,7 @@ def scales(x: Tensor, dtype: torch.dtype, height: int | None, width: int | None)
     return out
 
 
-SHAPES = {  # rows and columns that share a scale, of activations (or gradients) and of weights
+SHAPES = {  # rows, columns per scale: of activations or gradients, of weights
     "tensor": ((None, None), (None, None)),
     "row": ((1, None), (1, None)),
     "block": ((1, BLOCK), (BLOCK, BLOCK)),

@@ -107,7 +107,7 @@ def _loop() -> str | None:
 def _interpret() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
-    np.seterr(all="ignore")  # infinities are meant
+    np.seterr(all="ignore")  # kernels compute infinities on purpose
     _round_to_nearest(importlib.import_module("triton.runtime.interpreter"))
 
 
@@ -117,7 +117,7 @@ def _round_to_nearest(interpreter: Any) -> None:
     The interpreter itself truncates to bfloat16, and its float8 is wrong for NaN and where rounding
     carries into the exponent.
     """
-    own = interpreter._convert_float  # noqa: SLF001  what is mended has no public name
+    own = interpreter._convert_float  # noqa: SLF001  the replaced function is not public
 
     def convert(number: Any, source: Any, target: Any, rounding: Any) -> Any:
         if str(source) != "fp32" or str(target) not in NARROW:

@@ -134,7 +134,7 @@ def linker_missing(target: Target) -> str | None:
     compiler = importlib.import_module("triton.backends.amd.compiler").HIPBackend
     try:
         getattr(compiler, "path_to_rocm_lld", str)()
-    except Exception as error:  # the bare type is what Triton raises
+    except Exception as error:  # Triton raises the bare type
         return f"Triton has no linker for AMD: {error}"
     return None
 
@@ -200,7 +200,7 @@ def _largest(pattern: str, text: str) -> int:
     return max(map(int, found))
 
 
-NATIVE_FLOAT8 = {  # the encoding of e4m3 that a chip converts to in one instruction
+NATIVE_FLOAT8 = {  # e4m3 format and its conversion instruction, by chip
     "sm_89": ("e4m3fn", "cvt.rn.satfinite.e4m3x2.f32"),
     "sm_90": ("e4m3fn", "cvt.rn.satfinite.e4m3x2.f32"),
     "sm_100": ("e4m3fn", "cvt.rn.satfinite.e4m3x2.f32"),

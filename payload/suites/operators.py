@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 VIEWS = {"t", "view", "_unsafe_view", "reshape", "transpose", "detach", "expand", "alias"}
-READ = "_local_scalar_dense"  # brings a number to the host, which waits for the device
+READ = "_local_scalar_dense"  # copies a number to the host, which waits for the device
 
 
 def name_of(function: Any, args: tuple, made: Any) -> str:

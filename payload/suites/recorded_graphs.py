@@ -22,9 +22,9 @@ class _Tape(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[Any, tuple, dict, Any]] = []  # an operator, what it got and gave
+        self.calls: list[tuple[Any, tuple, dict, Any]] = []  # operator, arguments, outputs
         self.before: dict[int, tuple[Tensor, Tensor]] = {}
-        self.made: list[Tensor] = []  # held, so that no memory is used twice
+        self.made: list[Tensor] = []  # kept, so that their memory is not reused
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.name().removeprefix("aten::").split(".")[0]
@@ -91,7 +91,7 @@ class TapeGraphs:
         torch.set_rng_state(state)
         for output in tree_leaves(outputs):
             if isinstance(output, Tensor):
-                output.fill_(torch.nan)  # nothing was computed yet
+                output.fill_(torch.nan)  # a recording computes no values
         return self._counted(tape.run_again), outputs
 
     def _counted(self, again: Callable[[], object]) -> Replay:

@@ -17,7 +17,7 @@ from torchbridge.kernels import cross_entropy, experts, grouped, quantise
 from torchbridge.kernels.tiles import ACTIVATION, AMD_TARGETS, Tiles, triton
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
-NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")  # that kernels are compiled for
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")  # the targets from NVIDIA
 TYPES = {
     FP32: "fp32",
     FP16: "fp16",
@@ -45,7 +45,7 @@ class Specimen:
     num_stages: int = 2
     multiplies: bool = False  # must use the target's matrix instruction
     dtype: torch.dtype = FP32  # of its input
-    needs: tuple[int, int] | None = None  # compute capability on NVIDIA, at least
+    needs: tuple[int, int] | None = None  # least compute capability on NVIDIA
     operation: str = ""
     gradient: bool = False
     variant: str = ""
@@ -193,7 +193,7 @@ def _quantised() -> list[Specimen]:
     return found
 
 
-MAKERS = {  # by the module of the kernel package that launches them
+MAKERS = {  # functions by module of the kernel package
     "cross_entropy": _cross_entropy,
     "experts": _experts,
     "grouped": _grouped,

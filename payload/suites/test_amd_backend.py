@@ -185,7 +185,7 @@ class TestROCmCompiler:
         first = compiler.compile_kernel(double_relu, (x,))
         assert compiler.compile_kernel(double_relu, (x + 1,)) is first
         assert compiler.compile_kernel(double_relu, (torch.cat([x, x]),)) is not first
-        compiler.compile_kernel(torch.sin, (x,), name="sin")  # a third: the oldest goes
+        compiler.compile_kernel(torch.sin, (x,), name="sin")  # the third evicts the oldest
         assert compiler.compile_kernel(double_relu, (x,)) is not first
 
     def test_compilation_stats(self, compiler, device):

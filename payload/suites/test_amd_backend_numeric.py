@@ -79,7 +79,7 @@ class TestKernels:
         assert (compiler.stats.compiled, compiler.stats.cache.size) == (0, 0)
 
     def test_what_hipcc_is_asked_for(self, tmp_path, monkeypatch):
-        script = tmp_path / "hipcc"  # a stand-in: $1 --genco, $2 the target, $5 output, $6 source
+        script = tmp_path / "hipcc"  # a fake: $1 --genco, $2 target, $5 output, $6 source
         script.write_text('#!/bin/sh\n/bin/cat "$6" > "$5"; echo "$1 $2" >> "$5"\n')
         script.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -87,7 +87,7 @@ class TestPatterns:
         assert_close(attend(q, k, v, pattern=case.pattern)[0], by_case(q, k, v, case))
 
     def test_alibi_slopes_are_on_the_device(self):
-        scores = torch.zeros(1, 8, 5, 5, device="meta")  # mixing it with the CPU's would raise
+        scores = torch.zeros(1, 8, 5, 5, device="meta")  # mixed with CPU tensors it would raise
         assert att.sdpa.modified(att.ALiBi(8), scores).device.type == "meta"
         q = torch.zeros(1, 8, 5, 16, device="meta")
         assert attend(q, q, q, pattern=att.ALiBi(8), path="explicit")[0].device.type == "meta"
@@ -121,7 +121,7 @@ class TestMasks:
             mask = mask.masked_fill(~seen, -math.inf)
         output, taken = attend(q, k, v, pattern=CASES[name].pattern, mask=mask)
         assert_close(output, by_case(q, k, v, CASES[name], mask=seen))
-        assert taken.form != "is_causal"  # which would have no room for the mask
+        assert taken.form != "is_causal"  # is_causal cannot be combined with a mask
         assert (taken.form == "scores") == (name in NOT_FOR_SDPA)
 
     @pytest.mark.parametrize("path", ["sdpa", "sdpa_math", "explicit"])
@@ -143,7 +143,7 @@ class TestMasks:
         runs_here(device, path)
         q, k, v = inputs(device, 23, 8)
         output, _ = attend(q, k, v, pattern=att.CausalSlidingWindow(4), path=path)
-        assert output[:, :, 11:].abs().max() == 0  # they see keys 8 and later: there are none
+        assert output[:, :, 11:].abs().max() == 0  # their windows begin after the last key
         assert output[:, :, :11].abs().amax(dim=-1).min() > 0
         assert_close(output, by_case(q, k, v, CASES["causal_sliding_window"]))
 
@@ -267,7 +267,7 @@ class TestBlockMasks:
             (att.SlidingWindow(4), (2, 4, 300, 299)),
             (att.patterns.Shifted(att.SlidingWindow(4), 7), (2, 4, 300, 300)),
             (att.DocumentMasking(ids), (2, 4, 300, 300)),
-            (att.DocumentMasking(ids), (2, 4, 300, 300)),  # it may have been changed in between
+            (att.DocumentMasking(ids), (2, 4, 300, 300)),  # not cached: its ids may have changed
             (att.Custom(mask=ref.thirds), (2, 4, 300, 300)),
             (att.Custom(mask=ref.thirds), (2, 3, 300, 300)),
             (att.Custom(mask=ref.thirds), (1, 3, 300, 300)),
@@ -278,7 +278,7 @@ class TestBlockMasks:
         assert all(one is two for one, two in zip(made, again, strict=True))
         assert (masks.hits, masks.misses) == (len(calls), len(calls))
         equal = masks.lookup(att.SlidingWindow(4), (9, 8, 300, 300), device)
-        assert equal is made[0]  # it depends on neither sample nor head
+        assert equal is made[0]  # the mask depends on neither sample nor head
 
     def test_a_changed_document_is_seen(self, device):
         q, k, v = inputs(device, 54)

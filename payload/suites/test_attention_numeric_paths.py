@@ -201,7 +201,7 @@ class TestRule:
         assert_close(output, by_case(q, k, v, CASES["full"]))
         assert (taken.backend, taken.fallback) == ("flash", None)
         assert taken.reason.startswith("cudnn not taken: torch has no such kernel")
-        assert attend(q, k, v, path="sdpa")[1].reason is None  # torch's own, asked for
+        assert attend(q, k, v, path="sdpa")[1].reason is None  # a path by name has no reason
         traced = torch.compile(lambda *x: attend(*x)[0], backend="aot_eager", fullgraph=True)
         assert_close(traced(q, k, v), by_case(q, k, v, CASES["full"]))
 

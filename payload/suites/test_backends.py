@@ -31,7 +31,7 @@ from torchbridge.hardware import VENDORS, Hardware, probe
 PLAIN, CPU = Hardware.cpu(), torch.device("cpu")
 WITH_BF16 = Hardware.cpu(["avx512_bf16"])
 PVC, INTEGRATED = (intel_hardware(IntelArchitecture(name)) for name in ("pvc", "integrated"))
-CHIPS = {  # by what their aggressive level computes in
+CHIPS = {  # by the dtype of their aggressive level
     "float32": (PLAIN, Hardware.nvidia((6, 1)), Hardware.amd("gfx1030"), INTEGRATED),
     "float16": (VOLTA, TURING),
     "bfloat16": (WITH_BF16, AMPERE, HOPPER, Hardware.amd("gfx90a"), Hardware.amd("gfx942"), PVC),
@@ -135,7 +135,7 @@ class TestLevels:
         assert {str(p.dtype).removeprefix("torch.") for p in model.parameters()} == {narrow}
         error = relative_error(prepared.model(x), expected)
         assert error <= LIMITS[narrow]
-        assert narrow == "float32" or error > 1e-5  # it is what it says
+        assert narrow == "float32" or error > 1e-5  # the model really computes in 16 bits
 
     @pytest.mark.parametrize("hardware", [Hardware.amd("gfx942"), PVC], ids=lambda h: h.vendor)
     @pytest.mark.parametrize(("stored", "level"), pairwise(["bf16", "fp32"], list(LEVELS)))
@@ -147,7 +147,7 @@ class TestLevels:
         names = [one.name for one in prepared.passes]
         assert names.count("bfloat16") == (stored == "bf16")
         assert "compile" not in names or names[-1] == "compile"
-        kept = made.optimize_for_training(mlp()).model  # training keeps its own
+        kept = made.optimize_for_training(mlp()).model  # training keeps float32
         assert {p.dtype for p in kept.parameters()} == {torch.float32}
 
     def test_fusion_and_compilation_can_be_turned_off(self):
@@ -180,7 +180,7 @@ class TestModels:
         for each in (prepared.model, reference):
             nn.functional.cross_entropy(each(x), labels).backward()
         ours, theirs = prepared.model[0].weight.grad, reference[0].weight.grad
-        assert_close(ours, theirs, 1e-4)  # the gradients of the model as it was
+        assert_close(ours, theirs, 1e-4)  # the gradients of the original model
         assert relative_error(model[1].running_mean, reference[1].running_mean) < 1e-5
 
     def test_optimizer_result(self):

@@ -96,8 +96,8 @@ class TestEquality:
 
     def test_errors_are_measured(self):
         found = close_to(1e-3)(numbers(0.0, 4.0036), numbers(0.0, 4.0))
-        assert found.error == pytest.approx(9e-4, abs=1e-6)  # of the largest number
-        assert identical(numbers(1, 2, 3), numbers(1, 5, 4)).error == 2  # how many differ
+        assert found.error == pytest.approx(9e-4, abs=1e-6)  # relative to the largest number
+        assert identical(numbers(1, 2, 3), numbers(1, 5, 4)).error == 2  # two elements differ
         with pytest.raises(TypeError, match="not str"):
             identical("a", "a")
 
@@ -115,7 +115,7 @@ class TestEqualFirst:
         held, seen = [0], []
         arms = (
             Arm("a", lambda: torch.tensor([float(held[0])])),
-            Arm("b", lambda: torch.tensor([float(min(held[0], 1))])),  # right for 0 and 1 only
+            Arm("b", lambda: torch.tensor([float(min(held[0], 1))])),  # equal for 0 and 1 only
         )
 
         def inputs(number: int) -> None:
@@ -177,7 +177,7 @@ class TestSampling:
         exact = self.take(
             clock, clock.arm("A", 1.0), clock.arm("B", 1.0), Limits(400, 2, 1e9, 0.01, 0.99)
         )
-        assert 8 <= len(exact) // 4 <= 10  # fewer than 8 are never 99 % sure
+        assert 8 <= len(exact) // 4 <= 10  # 99 % confidence needs 8 quads
 
     def test_a_sample_is_the_median_of_short_times(self, clock):
         arm = clock.arm("A", 1.0, 1.0, 9.0, 9.0, 2.0, 2.0)  # the middle pair was interrupted
@@ -201,7 +201,7 @@ class TestSampling:
         assert repeats([an_arm()], CPU, 1e-6, cold=True) == (1, 1)
         assert repeats([an_arm(), an_arm(setup=dict)], CPU, 1e-6) == (1, 1)
         calls, times = repeats([an_arm()], torch.device("cuda"), 1.01e-6)
-        assert (calls, times) == (19802, 1)  # kept busy, not waited for
+        assert (calls, times) == (19802, 1)  # the device stays busy without synchronisation
 
     def test_warm_until_three_alike(self, clock):
         watch, log = Stopwatch(CPU, clock=clock), []
@@ -220,7 +220,7 @@ class TestCold:
         assert flush.bytes >= TIMES * cache > cache
         for times in (1, 2):
             flush()
-            assert bool((flush.buffer == times).all())  # every byte of it, every time
+            assert bool((flush.buffer == times).all())  # each flush writes all bytes
 
     def test_an_accelerator_writes_while_launches_are_made(self):
         """The flush writes at least 2 GiB for any size of cache, to take longer than launches.
@@ -261,7 +261,7 @@ class TestPeak:
         )
         monkeypatch.setattr(torch, "meta", fake, raising=False)
         arm = Arm("a", lambda: setattr(counts, "peak", max(counts.peak, counts.held + 42)))
-        counts.peak = 1000  # of an arm before
+        counts.peak = 1000  # from an earlier arm
         assert _by_allocator(arm, torch.device("meta")) == Peak(42, ALLOCATOR)
 
 

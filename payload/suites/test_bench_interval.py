@@ -90,7 +90,7 @@ class TestQuads:
         assert [order(n) for n in range(4)] == [QUAD, SWAPPED, QUAD, SWAPPED]
         first = [arm for n in range(8) for arm in order(n)]
         assert first.count("subject") == first.count("baseline") == 16
-        followed = list(itertools.pairwise(first))  # an arm runs after itself as often as the other
+        followed = list(itertools.pairwise(first))  # both arms follow themselves equally often
         assert followed.count(("subject",) * 2) == followed.count(("baseline",) * 2) == 4
 
     def test_ratio_is_baseline_over_subject(self):

@@ -80,7 +80,7 @@ class TestNvidia:
             "power_w": pytest.approx(345.12),
             "throttled": 1.0,
         }
-        assert ("nvmlDeviceGetClockInfo", "1") in library.asked  # the SMs', not the graphics'
+        assert ("nvmlDeviceGetClockInfo", "1") in library.asked  # 1 is the SM clock
 
     @pytest.mark.parametrize("reasons", [0x0, 0x1, 0x2, 0x3])
     def test_idle_and_set_clocks_are_no_throttling(self, reasons):

@@ -52,7 +52,7 @@ def test_turns_are_taken_until_the_end(evidence, told, last):
 def test_each_turn_has_its_samples_before_it_is_over(evidence, told):
     calls = []
     told("0\n1\nend\n")
-    arm = Arm("work", lambda: calls.append(bool(evidence())), setup=dict)  # one call a sample
+    arm = Arm("work", lambda: calls.append(bool(evidence())), setup=dict)  # a sample is one call
     taken = take_turns({"loop": arm}, CPU, samples=4, budget_s=0.01, dtype="float32")["loop"]
     lines = evidence()
     assert [next(iter(line)) for line in lines] == ["turn", "metric", "turn", "metric", "turn"]
@@ -61,7 +61,7 @@ def test_each_turn_has_its_samples_before_it_is_over(evidence, told):
     assert metrics[0]["metric"] == "loop/latency"
     clock = {"clock": "synchronised clock", "device": "cpu", "dtype": "float32"}
     assert metrics[0]["params"] == metrics[1]["params"] == clock
-    assert calls[:3] == [False] * 3  # warm before it is ready: what a turn measures is no first
+    assert calls[:3] == [False] * 3  # the warm-up precedes the first event
     assert calls[-8:] == [True] * 8
 
 
@@ -77,7 +77,7 @@ def test_the_resident_benchmark_takes_turns(tmp_path):
         stdout=subprocess.DEVNULL,
     )
     told = threading.Thread(target=pipe.write_text, args=("0\n5\nend\n",), daemon=True)
-    told.start()  # it waits for somebody who reads
+    told.start()  # writing blocks until the pipe is read
     try:
         assert child.wait(timeout=120) == 0
     finally:

@@ -29,7 +29,7 @@ def assert_computes(layer: nn.Module, activation, x: torch.Tensor) -> None:
     """Check that the output equals the formula, with gradients (composed path) and without."""
     expected = linear_activation(layer, activation, x)
     assert_close(layer(x), expected)
-    assert layer.path_taken == "composed"  # parameters want gradients
+    assert layer.path_taken == "composed"  # the parameters require gradients
     with torch.no_grad():
         assert_close(layer(x), expected)
 
@@ -179,7 +179,7 @@ class TestFusedLinearPerformance:
             plain = nn.Sequential(nn.Linear(64, 128), nn.GELU(approximate)).to(device)
             plain[0].load_state_dict(layer.state_dict())
             plain.requires_grad_(False)
-            assert relative_error(layer(x), plain(x)) <= 1e-6  # asks the device, the first time
+            assert relative_error(layer(x), plain(x)) <= 1e-6  # the first call tests the device
             assert calls_of(plain, x) == ["addmm", "gelu"]
             one = layer.path_taken == "epilogue"
             expected = ["_addmm_activation"] if one else ["addmm", "gelu"]

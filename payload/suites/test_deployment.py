@@ -83,7 +83,7 @@ class TestOptimizationMetadata:
             {"name": "linear_gelu", "operations": ["linear", "gelu"], "modules": ["up"]}
         ]
         assert facts["hardware"]["target"] == "sm_89"
-        assert json.loads(json.dumps(facts)) == facts  # nothing that JSON would change
+        assert json.loads(json.dumps(facts)) == facts  # all values survive JSON
 
     def test_metadata_from_dict(self):
         assert OptimizationMetadata.from_dict(FULL.to_dict()) == FULL
@@ -151,7 +151,7 @@ class TestFusionMetadata:
         fusion = FusionMetadata("conv_bn", ("conv", "batch_norm"), ("stem", "body.0"))
         more = FULL.add_fusion(fusion)
         assert [one.name for one in more.fusions] == ["linear_gelu", "conv_bn"]
-        assert len(FULL.fusions) == 1  # the old one is untouched
+        assert len(FULL.fusions) == 1  # the original is unchanged
         assert OptimizationMetadata.from_json(more.to_json()).fusions[1] == fusion
         with pytest.raises(ValueError, match="'conv_bn' is already recorded"):
             more.add_fusion(fusion)
@@ -204,7 +204,7 @@ class TestTorchScriptExporter:
     def test_export_frozen_model(self, model, x, tmp_path):
         export.export_to_torchscript(model, tmp_path / "m.pt", x, freeze=True)
         loaded = export.load_torchscript(tmp_path / "m.pt")
-        assert list(loaded.run.parameters()) == []  # constants now
+        assert list(loaded.run.parameters()) == []  # the parameters are constants
         assert_close(loaded(x), by_hand(model, x))
 
     def test_convenience_function(self, model, x, tmp_path):
@@ -228,7 +228,7 @@ class TestONNXExporter:
     def test_export_with_dynamic_axes(self, device, tmp_path):
         model = ConvNet().to(device).eval()
         names = {0: Dim("batch"), 2: Dim("height"), 3: Dim("width")}
-        x = torch.randn(1, 3, 8, 8, device=device)  # of batch 1: the trap
+        x = torch.randn(1, 3, 8, 8, device=device)  # exporters may keep batch 1 as a constant
         result = export.export_to_onnx(model, tmp_path / "m.onnx", x, dynamic=(names,))
         assert result.shapes_verified == 3
         loaded = export.load_onnx(tmp_path / "m.onnx")

@@ -59,7 +59,7 @@ def of(**facts: object) -> dict:
 
 
 GIB = 2**30
-CASES = [  # check, what is different about the machine, status, part of the message
+CASES = [  # check, changes of the system, status, part of the message
     (PYTHON, {}, "pass", sys.version.split()[0]),
     (PYTHON, {"python": (3, 10, 0)}, "pass", "3.10.0"),
     (PYTHON, {"python": (3, 9, 18)}, "fail", "3.9.18 is older than 3.10"),
@@ -189,7 +189,7 @@ class TestDiagnose:
         (report,) = diagnose(["basic"], broken)
         assert (report.ok, report.names("fail")) == (False, ("PyTorch Version",))
         assert report["PyTorch Version"].message.startswith("TypeError: ")
-        assert report["NumPy Version"].status == "pass"  # the others were still made
+        assert report["NumPy Version"].status == "pass"  # the other checks still ran
 
     def test_exit_code(self, monkeypatch, capsys):
         assert doctor.main(["--category", "basic"]) == 0

@@ -71,7 +71,7 @@ class TestMetric:
         samples = tuple(1.0 / (i + 3) for i in range(57))
         evidence.metric("latency", samples, unit="ms", direction="lower", hidden=512)
         line = told()[0]
-        assert tuple(line["samples"]) == samples  # to the last bit
+        assert tuple(line["samples"]) == samples  # bit for bit
         assert line["params"] == {"hidden": 512}
         assert (line["unit"], line["direction"]) == ("ms", "lower")
 

@@ -211,10 +211,10 @@ class TestSafeTensors:
             name = str(dtype).replace("torch.", "as_")
             model.register_buffer(name, torch.randint(0, 2, (3, 2)).to(dtype))
         model.register_buffer("odd", torch.tensor([float("nan"), -0.0, float("inf"), 1e-45]))
-        for name in ("none", "none_either"):  # of one place, and still not the same tensor
+        for name in ("none", "none_either"):  # same address, but separate tensors
             model.register_buffer(name, torch.empty(0, 4))
         model.register_buffer("square", torch.randn(3, 3))
-        model.register_buffer("turned", model.square.t())  # where the other lies, of its shape
+        model.register_buffer("turned", model.square.t())  # same memory and shape as square
         model.register_buffer("strided", torch.randn(4, 6).t()[::2])
         model.forward = lambda x: x + model.strided.sum()
         result = write("safetensors", tmp_path, model, torch.randn(2, 3))

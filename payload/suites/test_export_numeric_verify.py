@@ -48,7 +48,7 @@ class TestDrawnInputs:
         ("sample", "dynamic", "shapes"),
         [
             ((4, 6), None, [(4, 6), (1, 6), (5, 6)]),
-            ((1, 3), None, [(1, 3), (3, 3)]),  # neither is the example's, which is two long
+            ((1, 3), None, [(1, 3), (3, 3)]),  # neither has the example's batch of 2
             ((4, 4), MOVING, [(4, 4), (1, 1), (5, 6)]),  # axes take different steps
             ((4, 8), BOUNDED, [(4, 8), (2, 3), (5, 7)]),
             ((1, 6), STATIC, [(1, 6)]),

@@ -66,7 +66,7 @@ class TestFlashAttentionV3Correctness:
         q, k, v = inputs(device, 64, width=64)
         before = module(q, k, v)
         assert_close(before, by_mask(q, k, v, lower_triangle(64, 64)))
-        assert_close(before[:, :, 0], v[:, :, 0])  # the first sees only itself
+        assert_close(before[:, :, 0], v[:, :, 0])  # the first query sees only its own key
         v[:, :, -1] += 10
         k[:, :, -1] += 10
         after = module(q, k, v)
@@ -170,7 +170,7 @@ class TestFlashAttentionV3Performance:
         with Operators() as theirs:
             expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         assert torch.equal(output, expected)
-        # which kernel SDPA would take is only a question
+        # _fused_sdp_choice asks for SDPA's kernel, and launches none
         launched = [name for name in ours.seen if name != "_fused_sdp_choice"]
         assert launched == [name for name in theirs.seen if name != "_fused_sdp_choice"]
         assert any("attention" in name for name in launched)

@@ -124,7 +124,7 @@ class TestFlexAttentionForward:
         layer = att.FlexAttentionCausal(EMBED, HEADS).to(x.device)
         x.requires_grad_()
         layer(x)[:, 5].square().sum().backward()
-        assert x.grad[:, 6:].abs().max() == 0  # the future has no part in position 5
+        assert x.grad[:, 6:].abs().max() == 0  # later positions do not affect position 5
         assert x.grad[:, :6].abs().amax(dim=(0, 2)).min() > 1e-4
         assert all(p.grad.abs().max() > 0 for p in layer.parameters())
         assert x.device.type != "cpu" or layer.path_taken.startswith("sdpa")
@@ -202,7 +202,7 @@ class TestFlexAttentionMaskGenerators:
         assert mask.sparsity() == 100 * 6 / 16
 
     def test_full_mask_generation(self, device):
-        assert visible(att.FULL, (1, 1, 512, 512), device) is None  # no mask is made at all
+        assert visible(att.FULL, (1, 1, 512, 512), device) is None  # no mask is created
         assert flex.block_masks.lookup(att.FULL, (1, 1, 512, 512), device) is None
 
 
@@ -253,7 +253,7 @@ class TestFlexAttentionCaching:
         monkeypatch.setattr(flex, "block_masks", flex.BlockMasks(32))
         for layer in layers:
             assert_layer(layer, x, CASES["sliding_window"])
-        assert (flex.block_masks.misses, flex.block_masks.hits) == (1, 1)  # they share it
+        assert (flex.block_masks.misses, flex.block_masks.hits) == (1, 1)  # layers share the mask
         assert_layer(layers[0], x[:, :20], CASES["sliding_window"])  # another length: another mask
         assert (flex.block_masks.misses, flex.block_masks.hits) == (2, 1)
 

@@ -138,7 +138,7 @@ class TestChoice:
             (H100, (16, 4096, 4096), {}, False),  # the weight is quantised for 16 rows
             (H100, LARGE, {"granularity": "block", "split": True}, False),
             (L4, LARGE, {"kept": True}, True),
-            (L4, (16, 4096, 4096), {"kept": True}, True),  # half of the bytes
+            (L4, (16, 4096, 4096), {"kept": True}, True),  # float8 halves the bytes
             (L4, (16, 4096, 4096), {"training": True}, False),
             (L4, SMALL, {"kept": True}, False),
             (A10G, LARGE, {"kept": True}, False),
@@ -369,7 +369,7 @@ class TestLayers:
         with pytest.raises(ValueError, match="path='fast'"):
             fp8.FP8Config(path="fast")
         with pytest.raises(ValueError, match="none of auto, scaled_mm, dequantised"):
-            fp8.scaled_matmul(*[layer_operand(x)] * 2, path="predicted")  # of the layers alone
+            fp8.scaled_matmul(*[layer_operand(x)] * 2, path="predicted")  # a path of layers only
 
 
 def layer_operand(x):

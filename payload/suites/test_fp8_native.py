@@ -82,7 +82,7 @@ class TestFP8Quantization:
         ref.assert_quantised(torch.randn(100, 256, device=device), E5M2)
 
     def test_dequantize_from_fp8(self, device):
-        numbers = torch.tensor([0.0, 1.0, -2.0, 6.0, -0.125], device=device)  # both have them
+        numbers = torch.tensor([0.0, 1.0, -2.0, 6.0, -0.125], device=device)  # exact in float8
         for fmt in FP8Dtype:
             quantised = numbers.to(native_dtype(fmt, device))
             back = fp8.dequantize_from_fp8(quantised, torch.tensor(32.0), torch.float64)
@@ -188,14 +188,14 @@ class TestNativeFP8Linear:
         layer.sync_weights()
         before = layer(x)
         nn.init.ones_(layer.weight)
-        assert torch.equal(layer(x), before)  # as it was synchronised
+        assert torch.equal(layer(x), before)  # the weight of the last synchronisation
         layer.sync_weights()
         assert_forward(layer, x)
 
     def test_layer_training_mode(self, device):
         layer = NativeFP8Linear(64, 32, bias=False, device=device).train()
         x = torch.randn(4, 64, device=device)
-        layer.sync_weights()  # is for eval only: a step must be seen at once
+        layer.sync_weights()  # has no effect in training
         before = layer(x)
         torch.optim.SGD(layer.parameters(), lr=1.0).step(lambda: layer(x).square().sum().backward())
         assert relative_error(layer(x), before) > 0.1
@@ -227,7 +227,7 @@ class TestFP8InferenceEngine:
         kinds = [fp8.FP8InferenceLinear, nn.GELU, fp8.FP8InferenceLinear]
         assert [type(one) for one in prepared] == kinds
         assert prepared[0].weight.dtype == prepared[2].weight.dtype == native_dtype(E4M3, device)
-        assert not list(prepared.parameters())  # no master is kept
+        assert not list(prepared.parameters())  # no float32 copy is kept
         assert all(type(one) is nn.Linear for one in (model[0], model[2]))
         assert all(torch.equal(one, weights[name]) for name, one in model.state_dict().items())
 
@@ -273,13 +273,13 @@ class TestFP8InferenceEngine:
     def test_engine_with_calibration(self, device):
         model = mlp(device)
         batches = torch.randn(3, 16, 64, device=device)
-        batches[0] *= 2  # the largest number is not of the last batch
+        batches[0] *= 2  # the largest number is in the first batch
         engine = FP8InferenceEngine(model)
         first = engine.prepare(batches)[0]
         assert first.input_scale.item() == ref.scale_of(batches, E4M3)
         assert rms_error(engine.infer(batches[0]), model(batches[0])) <= 0.06
         largest = batches.abs().max().expand(1, 64)
-        assert torch.equal(first(4 * largest), first(largest))  # saturates, and nothing else
+        assert torch.equal(first(4 * largest), first(largest))  # larger inputs only saturate
         assert model.training
 
 
@@ -373,7 +373,7 @@ class TestIntegration:
         assert loss <= 0.5
         assert abs(loss - wanted) <= 0.02
         for old, new in zip(start.parameters(), model.parameters(), strict=True):
-            assert relative_error(new, old) > 0.05  # weights too, not only biases
+            assert relative_error(new, old) > 0.05  # weights and biases are trained
 
     def test_fp8_with_standard_layers(self, device):
         front = nn.Conv1d(4, 8, 3, padding=1), nn.BatchNorm1d(8), nn.Flatten(), nn.LayerNorm(128)

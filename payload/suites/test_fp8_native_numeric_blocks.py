@@ -157,7 +157,7 @@ class TestKeptWeight:
         for _ in range(3):
             assert torch.equal(layer(x), first)
         assert times() == 1
-        layer(x.requires_grad_()).sum().backward()  # what inference mode made is fit for gradients
+        layer(x.requires_grad_()).sum().backward()  # tensors made in inference mode allow gradients
         assert x.grad.abs().max() > 0
         before = times()
         layer.train()
@@ -218,6 +218,6 @@ class TestRowsOfTheRegistry:
             assert len(taken) == (wanted + 1 if granularity == "row" else 0)
         taken.clear()
         torch.compile(layer, backend="eager", fullgraph=True)(x)
-        layer.margin = 1.0  # which no kernel has
+        layer.margin = 1.0  # no kernel has a margin
         layer(x.detach())
         assert not taken

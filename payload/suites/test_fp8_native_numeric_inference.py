@@ -100,7 +100,7 @@ class TestBias:
     def test_on_the_device(self, device, dtype):
         layer = self.check(device, 48, dtype)
         assert_path(layer)
-        if dtype.itemsize == 2 and (device.type == "cpu" or torch.version.cuda):  # these add it
+        if dtype.itemsize == 2 and (device.type == "cpu" or torch.version.cuda):  # kernel adds bias
             assert layer.taken.adds == (layer.fallback is None)
 
     @pytest.mark.parametrize(

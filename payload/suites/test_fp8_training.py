@@ -61,7 +61,7 @@ class TestFP8LinearLayer:
     def test_layer_creation(self):
         layer = FP8LinearLayer(64, 32, config=FP8Config(scaling="delayed", amax_history_len=16))
         shapes = {name: tuple(one.shape) for name, one in layer.named_parameters()}
-        assert shapes == {"weight": (32, 64), "bias": (32,)}  # the weight is one, and trains
+        assert shapes == {"weight": (32, 64), "bias": (32,)}  # the weight is a trainable parameter
         assert all(one.requires_grad for one in layer.parameters())
         assert [(n, one.amax.shape) for n, one in layer.histories.items()] == [
             ("input", (16,)),
@@ -150,7 +150,7 @@ class TestFP8TrainingEngine:
         with FP8TrainingEngine(model, FP8Config()) as engine:
             assert type(model[0]) is FP8LinearLayer
             run(engine, optimizer, 1, x, target)
-        assert list(model) == layers  # the plain layers again, with what was learned
+        assert list(model) == layers  # the plain layers have the trained weights
         for old, new in zip(before, model.parameters(), strict=True):
             assert not torch.equal(old, new)
 
@@ -214,7 +214,7 @@ class TestFP8Integration:
             assert losses[-1] <= 0.5 * losses[0]
             assert abs(loss - wanted) <= 0.02
             for old, new in zip(start.parameters(), model.parameters(), strict=True):
-                assert relative_error(new, old) > 0.05  # weights too, not only biases
+                assert relative_error(new, old) > 0.05  # weights and biases are trained
 
     def test_statistics_tracking(self, device):
         model, (x, target) = mlp(device), task(device)
@@ -228,7 +228,7 @@ class TestFP8Integration:
         for old, new in zip(before, model.parameters(), strict=True):
             assert torch.equal(
                 old, new
-            )  # the bad step is left out, counted, and the scale backs off
+            )  # skipped and counted; the scale is reduced
         found = engine.statistics()
         assert (found["steps"], found["overflows"], found["loss_scale"]) == (3, 1, 512.0)
         assert found["layers"] == 2

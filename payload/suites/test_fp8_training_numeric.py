@@ -61,7 +61,7 @@ class TestHistories:
         assert history.saturated.item() == 7  # 1.5 to 4.5 are over 1
         assert found.dequantize().max().item() == 1.0
         history.quantize(torch.arange(10.0, device=device) / 2, record=True)
-        assert history.saturated.item() == 7  # foreseen by now
+        assert history.saturated.item() == 7  # the scale has adapted
 
     @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
     def test_an_overflow_is_no_history(self, device, bad):
@@ -93,7 +93,7 @@ class TestHistories:
         layer(torch.full((2, 16), 1e6, device=device))
         other = FP8LinearLayer(16, 16, config=FP8Config(scaling="delayed"), device=device)
         other.load_state_dict(layer.state_dict())
-        assert other.half().histories["input"].amax[0].item() == 1e6  # float16 ends at 65504
+        assert other.half().histories["input"].amax[0].item() == 1e6  # beyond float16's 65504
 
     def test_gradients_with_delayed_scales(self, device):
         config = FP8Config(scaling="delayed", margin=0)

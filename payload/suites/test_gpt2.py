@@ -36,7 +36,7 @@ def hf_model(config: GPT2Config):
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ends)).eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # biases too, which they draw as zeros
+        for parameter in model.parameters():  # also the biases, initially zero
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
@@ -108,7 +108,7 @@ class TestAgainstHuggingFace:
         mask = torch.ones_like(ids)
         settings = {"do_sample": False, "max_new_tokens": 30, "attention_mask": mask}
         expected = theirs.generate(ids, **settings)
-        assert len(expected[0].unique()) > 10  # it is not one token over and over
+        assert len(expected[0].unique()) > 10  # not one repeated token
         assert torch.equal(generate(ours, ids, 30), expected)
 
     def test_without_the_head(self):
@@ -144,11 +144,11 @@ class TestWeightsAreRefused:
 
     def test_layers_are_turned(self):
         state = self.state()
-        model = load_hf_weights(self.model(), state)  # needs no transformers
+        model = load_hf_weights(self.model(), state)  # works without transformers
         assert torch.equal(model.blocks[0].up.weight, state["h.0.mlp.c_fc.weight"].T)
         assert torch.equal(model.blocks[0].attention.out.weight, state["h.0.attn.c_proj.weight"].T)
         assert torch.equal(model.blocks[0].norm2.bias, state["h.0.ln_2.bias"])
-        old = state | {"h.0.attn.bias": torch.ones(1, 1, 4, 4)}  # the mask that old files hold
+        old = state | {"h.0.attn.bias": torch.ones(1, 1, 4, 4)}  # old files store the mask
         assert torch.equal(load_hf_weights(self.model(), old).norm.weight, model.norm.weight)
 
     @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class TestLogits:
     @pytest.mark.parametrize("epsilon", [1e-5, 1e-1])
     def test_layer_norm_epsilon_counts(self, device, epsilon):
         config = dataclasses.replace(SMALL, layer_norm_epsilon=epsilon)
-        model = GPT2(config).to(device).eval()  # features near zero, where epsilon is felt
+        model = GPT2(config).to(device).eval()  # features near zero, where epsilon matters
         ids = prompts(2, 10, device)
         assert_close(model(ids), ref.logits(model, ids))
 
@@ -71,7 +71,7 @@ class TestLogits:
         parts = [model(part, cache) for part in ids.split([20, 1, 12], dim=1)]
         limit = 2e-2 if dtype == torch.bfloat16 else 3e-3
         for logits in (model(ids), torch.cat(parts, dim=1)):
-            assert rms_error(logits, ref.logits(model, ids)) <= limit  # of the rounded weights
+            assert rms_error(logits, ref.logits(model, ids)) <= limit  # with rounded weights
 
 
 class TestGradients:
@@ -92,7 +92,7 @@ class TestGradients:
             direction = torch.randn_like(parameter)
             expected = (parameter.grad * direction).sum().item()
             sides = []
-            for sign in (1, -2, 1):  # there, back past where it was, and home again
+            for sign in (1, -2, 1):  # forward, backward, and to the start
                 parameter.data.add_(direction, alpha=sign * 1e-5)
                 sides.append(loss())
             measured = (sides[0] - sides[1]).item() / 2e-5
@@ -146,7 +146,7 @@ class TestSampling:
 
     @pytest.mark.parametrize(("top_k", "kept"), [(1, 1), (2, 2), (3, 4), (4, 4), (6, 6), (99, 6)])
     def test_top_k(self, device, top_k, kept):
-        powers = [math.exp(z) for z in self.LOGITS[:kept]]  # a tie with the k-th stays in
+        powers = [math.exp(z) for z in self.LOGITS[:kept]]  # ties with the k-th are kept
         expected = torch.tensor(powers, dtype=torch.float64) / sum(powers) * 40_000
         counts = self.counts(device, Sampling(top_k=top_k))
         assert counts[kept:].sum().item() == 0
@@ -256,7 +256,7 @@ class TestAgreement:
         ids = prompts(2, 30, device)
         assert_close(stepwise(model)(ids), model(ids))
         cache = KVCache.for_model(model, 2, 30)
-        decode = GraphedDecode(model, cache, graphs=TapeGraphs())  # gives one buffer, always
+        decode = GraphedDecode(model, cache, graphs=TapeGraphs())  # always returns the same buffer
         assert_close(stepwise(model, decode, cache)(ids), model(ids))
 
     @torch.no_grad()
@@ -278,4 +278,4 @@ class TestAgreement:
         ids = prompts(4, 100, device, WIDER)
         assert not teacher_forced(narrow, model, ids).misses(limit)
         assert not teacher_forced(stepwise(narrow), model, ids[:, :60]).misses(limit)
-        assert teacher_forced(narrow, model, ids).kl > 1e-7  # it is another model
+        assert teacher_forced(narrow, model, ids).kl > 1e-7  # the models differ

@@ -45,8 +45,8 @@ class TestCache:
         ids = prompts(batch, prompt, device)
         tokens = generate(model, ids, 20)
         assert torch.equal(tokens, self.reference(model, ids, 20))
-        assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))  # and those in float64
-        assert len(tokens[0, prompt:].unique()) > 5  # it is not one token over and over
+        assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))  # the reference's tokens
+        assert len(tokens[0, prompt:].unique()) > 5  # not one repeated token
 
     @torch.no_grad()
     @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ class TestCache:
             model(prompts(1, 3, device), cache)
         assert cache.length == 6
         assert torch.equal(torch.stack(cache.keys), before)  # nothing was written
-        model(prompts(1, 2, device), cache)  # exactly full is allowed
+        model(prompts(1, 2, device), cache)  # a full cache is allowed
         with pytest.raises(ValueError, match="1 more do not fit"):
             model(prompts(1, 1, device), cache)
 
@@ -141,7 +141,7 @@ class TestCompiledDecode:
         skipped = counters["inductor"]["cudagraph_skips"]
         decode, cache = CompiledDecode(model), KVCache.for_model(model, 1, 16)
         decode.compile(cache)
-        if "CUDA graphs" in decode.path_taken:  # torch would go without them, and only warn
+        if "CUDA graphs" in decode.path_taken:  # torch only warns if it leaves them out
             assert counters["inductor"]["cudagraph_skips"] == skipped
         ids = prompts(1, 6, device)
         tokens = generate(model, ids, 10, cache=cache, decode=decode)

@@ -57,7 +57,7 @@ class TestBuckets:
         model = lively(LONG).to(device)
         cache = KVCache.for_model(model, 2, 300)
         for one in cache.keys + cache.values:
-            one.fill_(1e4)  # what an earlier text may have left
+            one.fill_(1e4)  # numbers of an earlier text
         ids = prompts(2, length + 1, device, LONG)
         model(ids[:, :-1], cache)
         place = torch.tensor([length], device=device)
@@ -72,7 +72,7 @@ class TestBuckets:
         ids = prompts(1, 100, device, LONG)
         model(ids[:, :-1], cache)
         for one in cache.keys + cache.values:
-            one[:, :, 128:] = torch.nan  # a masked NaN would still be felt
+            one[:, :, 128:] = torch.nan  # a masked NaN would still have an effect
         logits = model.step(ids[:, -1:], torch.tensor([99], device=device), cache, 128)
         assert_close(logits, ref.logits(model, ids)[:, -1:])
 
@@ -88,7 +88,7 @@ class TestBuckets:
         decode.compile(cache)
         assert len(graphs) == 3
         ids = prompts(1, 100, device, LONG)
-        tokens = generate(model, ids, 40, cache=cache, decode=decode)  # over the first bucket's end
+        tokens = generate(model, ids, 40, cache=cache, decode=decode)  # beyond the first bucket
         assert torch.equal(tokens, generate(model, ids, 40))
         assert len(graphs) == 3
 
@@ -98,7 +98,7 @@ class TestGraphs:
     @pytest.mark.parametrize("prompt", [1, 7, 30])
     def test_tokens_are_those_of_eager(self, device, model, batch, prompt):
         decode, graphs = graphed(model, batch, 50)
-        for _ in range(2):  # the second text finds what the first one left
+        for _ in range(2):  # the second text reuses the cache
             ids = prompts(batch, prompt, device)
             tokens = generate(model, ids, 20, cache=decode.cache, decode=decode)
             assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))
@@ -229,7 +229,7 @@ class TestStop:
 
         text = generate(model, ids, 40, decode=decode, stop_token=stop)
         assert text.shape == (1, 46)
-        assert len(calls) == -(-first // 4) * 4  # whole looks, no more
+        assert len(calls) == -(-first // 4) * 4  # whole groups of 4 tokens
 
     def test_a_device_is_asked_after_every_sixteenth_token(self, monkeypatch):
         """The host reads tokens after every sixteenth; the CPU, without its rule, is the device."""

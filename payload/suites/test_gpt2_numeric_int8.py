@@ -77,7 +77,7 @@ class TestLinear:
         assert int8(x).dtype == dtype
         assert_close(int8(x), expected)
         assert rms_error(int8(x), expected) < 4e-3  # float32 sums, an output of 8 bits at least
-        assert rms_error(int8(x), linear(x)) < 0.02  # of what it was made from
+        assert rms_error(int8(x), linear(x)) < 0.02  # against the original layer
 
 
 class TestModel:
@@ -96,7 +96,7 @@ class TestModel:
         assert torch.equal(model(ids), before)
         assert list(model.state_dict()) == keys
         assert int8.norm.weight is model.norm.weight  # what is not quantised is shared
-        assert relative_error(int8(ids), before) > 1e-4  # and what is, is another model
+        assert relative_error(int8(ids), before) > 1e-4  # quantised layers give other numbers
 
     def test_memory_is_that_of_storage(self):
         model = GPT2(WIDER)
@@ -175,10 +175,10 @@ class TestLLMOptimizer:
         expected = ref.logits(model, ids)
         ready = LLMOptimizer(LLMConfig(quantization="fp8"), device=device).optimize(model)
         assert ready.prepared.result("quantise").evidence.startswith("12 layers in fp8")
-        assert model_bytes(ready.model) < 0.6 * model_bytes(model)  # the tables stay as they are
+        assert model_bytes(ready.model) < 0.6 * model_bytes(model)  # embeddings are unchanged
         with torch.no_grad():
             whole = ready.model(ids)
-            assert_close(ready.model(ids[:, :9]), whole[:, :9], 1e-4)  # each token by itself
+            assert_close(ready.model(ids[:, :9]), whole[:, :9], 1e-4)  # scales are per token
         assert 1e-4 < rms_error(whole, expected) < 0.15  # e4m3 keeps four bits, no more, no less
 
     @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ SHEETS = {
 class TestNVIDIA:
     @pytest.mark.parametrize(("capability", "architecture", "has"), NVIDIA)
     def test_by_capability(self, capability, architecture, has):
-        chip = Hardware.nvidia(capability, name="NVIDIA H100 80GB HBM3")  # which says nothing
+        chip = Hardware.nvidia(capability, name="NVIDIA H100 80GB HBM3")  # the name is ignored
         assert (chip.architecture, chip.name) == (architecture, "NVIDIA H100 80GB HBM3")
         assert {feature: chip.has(feature) for feature in has} == has
         assert chip.target == f"sm_{capability[0]}{capability[1]}"
@@ -177,7 +177,7 @@ class TestPeaks:
         assert told == pytest.approx(figures, rel=0.02)
 
     def test_unknown_is_none(self):
-        hopper = Hardware.nvidia((9, 0), units=132)  # a torch that tells no clock
+        hopper = Hardware.nvidia((9, 0), units=132)  # torch without a clock
         assert peak_flops(hopper, "bf16") is None
         assert operations_per_cycle(hopper, "bf16") == 4096
         assert operations_per_cycle(hopper, "fp4") is None
@@ -189,7 +189,7 @@ class TestPeaks:
     def test_peaks_exist_for_what_is_native(self, capability):
         chip = Hardware.nvidia(capability)
         if operations_per_cycle(chip, "fp32") is None:
-            assert capability == (11, 0)  # no figures of its maker's
+            assert capability == (11, 0)  # its data sheet has no figures
             return
         for number in ("bf16", "tf32", "fp8", "fp4"):
             assert (operations_per_cycle(chip, number) is not None) == chip.has(number), number

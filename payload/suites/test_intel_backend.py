@@ -122,7 +122,7 @@ class TestXPUUtilities:
         assert intel.is_xpu_available() is HERE
 
     def test_is_ipex_available_returns_bool(self):
-        assert intel.is_ipex_available() is not needs_ipex.args[0]  # which looks for it itself
+        assert intel.is_ipex_available() is not needs_ipex.args[0]  # is the package missing?
 
     def test_get_ipex_version(self):
         version = intel.get_ipex_version()
@@ -288,7 +288,7 @@ class TestIntelKernelOptimizer:
 
     def test_attention_config(self, kernels):
         found = kernels.attention_config(1, 8, 256, 256, 64, BF16)
-        assert not found.fused  # a mebibyte fits into 128 units of 128 KiB
+        assert not found.fused  # 1 MiB fits into 128 units of 128 KiB
         assert found.reason.startswith(f"{8 * 256 * 256 * 2:,} bytes of scores fit")
         assert (found.q_block + 2 * found.k_block) * 64 * 2 <= kernels.local_bytes
 

@@ -103,7 +103,7 @@ class TestTriton:
         case.experts[:] = 3  # all tokens on one expert, the others empty
         case.check()
         case = Case(device, tokens=6)
-        case.experts[:] = case.experts[:, :1]  # an expert twice for a token
+        case.experts[:] = case.experts[:, :1]  # each token has one expert twice
         case.check()
         wide = {"top_k": 1, "experts": 2, "width": 65, "hidden": 129}
         Case(device, torch.float16, tokens=70, **wide).check()  # takes the wider tiles

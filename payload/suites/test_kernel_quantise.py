@@ -14,7 +14,7 @@ from torchbridge.kernels import REGISTRY, KernelRefused, quantise_rows
 
 FLOAT8 = [torch.float8_e4m3fn, torch.float8_e4m3fnuz]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-# several rows for a program, one for a program, and wide rows; none a multiple of anything
+# several rows per program, one row per program, and wide rows; no size is a multiple of a block
 SHAPES = [(1, 1), (70, 100), (5, 129), (3, 1000), (9, 1500), (4, 5000), (3, 9001), (2, 17001)]
 
 
@@ -118,7 +118,7 @@ class TestTriton:
         made = self.case(x, encoding)
         assert (made.scale[0].item(), made.scale[2].item()) == (1.0, 2.0**126)
         assert (made.data[6].float() == torch.finfo(encoding).max).all()
-        assert made.data[3].float().isnan().sum() == 1  # the rest is zero, not lost
+        assert made.data[3].float().isnan().sum() == 1  # the other numbers are zero
         assert made.data[5].float().isnan().all()
 
     def test_strides_and_empty(self, device):

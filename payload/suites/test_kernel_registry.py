@@ -123,7 +123,7 @@ class TestLookup:
 
         registry.register(kernel("picky", rank=9, **FP8_NEEDS, refuse=refuse))
         assert registry.lookup("double", Request(AMPERE)).kernel.name == "plain"
-        assert asked == []  # no fp8 there: it was never asked
+        assert asked == []  # not called without fp8
         assert registry.lookup("double", Request(ADA)).refused["picky"] == "computes tanh only"
         assert registry.lookup("double", Request(ADA, variant="tanh")).kernel.name == "picky"
 
@@ -230,7 +230,7 @@ class TestDispatch:
             choice = REGISTRY.lookup("moe_experts", request)
             assert (choice.kernel.name == "triton") == (reason is None)
             assert (reason or "") in choice.refused.get("triton", "")
-            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
+            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are unknown
 
     def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
         """Functions ask the registry with the sizes of their arguments.

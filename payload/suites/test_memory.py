@@ -44,7 +44,7 @@ class TestStats:
         gone = torch.ones(64 * MIB // 4, device=device)
         held = memory.stats(device).allocated
         del gone
-        give_back()  # in a long heap it was no mapping of its own
+        give_back()  # returns freed heap memory to the system
         after = memory.stats(device)
         assert after.peak >= held >= before.allocated + 60 * MIB
         assert after.allocated < held
@@ -64,7 +64,7 @@ class TestGuard:
             ([], "done", ["work"]),
             ([FULL], "done", ["work", "clean", "work"]),
             ([FULL, FULL], torch.OutOfMemoryError, ["work", "clean", "work"]),
-            ([RuntimeError("shapes")], RuntimeError, ["work"]),  # other errors pass at once
+            ([RuntimeError("shapes")], RuntimeError, ["work"]),  # other errors are not retried
         ],
     )
     def test_one_retry_after_a_clean_up(self, errors, told, calls):
@@ -133,13 +133,13 @@ class TestTensorPool:
         first, second, third = of_bytes(300), of_bytes(301), of_bytes(302)
         for tensor in (first, second, third):
             pool.give(tensor)
-        pool.give(pool.take((300,), torch.uint8, CPU))  # the first is the youngest now
+        pool.give(pool.take((300,), torch.uint8, CPU))  # now the first is the most recently used
         pool.give(of_bytes(303))
         assert pool.take((300,), torch.uint8, CPU).data_ptr() == first.data_ptr()
         assert pool.take((302,), torch.uint8, CPU).data_ptr() == third.data_ptr()
         hits = pool.hits
         pool.take((301,), torch.uint8, CPU)
-        assert pool.hits == hits  # the second was given up
+        assert pool.hits == hits  # the second was evicted
 
     def test_views_are_not_kept(self):
         pool, whole = TensorPool(MIB), torch.ones(100)

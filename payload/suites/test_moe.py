@@ -54,7 +54,7 @@ class TestMoELayerCreation:
         for level, active in ((0.25, 2), (0.5, 4), (0.01, 1), (1.0, 8)):
             layer = moe.SparseMoELayer(config, HIDDEN, 64, sparsity_level=level)
             assert layer.config.top_k == layer.router.config.top_k == active
-        assert config == MoEConfig(num_experts=8, top_k=2)  # the caller's is untouched
+        assert config == MoEConfig(num_experts=8, top_k=2)  # the caller's config is unchanged
 
     def test_switch_transformer_creation(self, config):
         layer = moe.SwitchTransformerMoE(config, HIDDEN)
@@ -72,7 +72,7 @@ class TestMoELayerCreation:
         layer = moe.AdaptiveMoELayer(config, HIDDEN, 128, adaptation_rate=0.05)
         assert layer.router.rate == 0.05
         assert torch.equal(layer.router.selection_bias, torch.zeros(8))
-        assert "router.selection_bias" in layer.state_dict()  # what was learned is saved
+        assert "router.selection_bias" in layer.state_dict()  # the learned bias is saved
 
     def test_factory_function(self, config):
         kinds = {"standard": MoELayer, "sparse": moe.SparseMoELayer, "glam": moe.GLaMStyleMoE}
@@ -125,7 +125,7 @@ class TestMoEForwardPass:
 
     def test_adaptive_forward(self, config, device):
         layer = moe.AdaptiveMoELayer(config, HIDDEN, 64, adaptation_rate=0.01).to(device)
-        x = torch.randn(512, HIDDEN, device=device) + 0.5  # most tokens like the same experts
+        x = torch.randn(512, HIDDEN, device=device) + 0.5  # most tokens have the same experts
         assert_matches_reference(layer, x)
         before = layer.computed.max().item()
         layer.train()
@@ -147,7 +147,7 @@ class TestRouters:
         assert_close(routing["expert_weights"], weights)
         assert_close(routing["probs"], logits.softmax(dim=1))
         ties = router(torch.zeros(3, HIDDEN, device=x.device))["expert_indices"]
-        assert ties.tolist() == [[0, 1]] * 3  # equal scores: the lower number
+        assert ties.tolist() == [[0, 1]] * 3  # ties go to the lower index
 
     def test_switch_router(self, config, x):
         router = moe.SwitchRouter(HIDDEN, dataclasses.replace(config, router_dropout=0.0))
@@ -158,7 +158,7 @@ class TestRouters:
         assert torch.equal(routing["expert_indices"].cpu(), expected.indices)
         assert_close(routing["expert_weights"], expected.values)
         noisy = router.train()(x.flatten(0, 1))["logits"]
-        assert 0 < relative_error(noisy, best) < 0.05  # features moved by up to 1 %
+        assert 0 < relative_error(noisy, best) < 0.05  # features change by up to 1 %
 
     def test_hash_router(self, config, x):
         router = moe.HashRouter(HIDDEN, config)

@@ -180,7 +180,7 @@ class TestMasks:
         mask = torch.rand(2, 15, 4, device=device).argsort(dim=-1) < 2  # two experts each
         _, aux = layer(x, expert_mask=mask, return_router_logits=True)
         allowed = mask.reshape(-1, 4).sum(dim=0)
-        assert torch.equal(layer.computed, allowed)  # top-2 of two: exactly these
+        assert torch.equal(layer.computed, allowed)  # only two experts are allowed
         assert torch.isfinite(aux["router_z_loss"])
 
     def test_a_mask_is_a_smaller_layer(self, device):
@@ -196,7 +196,7 @@ class TestMasks:
     def test_too_few_experts_left(self, device, router):
         router = moe.create_router(router, 6, config=MoEConfig(num_experts=4)).to(device).eval()
         x = torch.randn(5, 6, device=device)
-        with pytest.raises(ValueError, match="fewer than top_k=2"):  # of a mask of the CPU
+        with pytest.raises(ValueError, match="fewer than top_k=2"):  # the mask is on the CPU
             router(x, torch.tensor([True, False, False, False]))
         mask = torch.tensor([True, False, True, False], device=device)
         assert router(x, mask)["expert_indices"].sort().values.tolist() == [[0, 2]] * 5

@@ -73,7 +73,7 @@ class TestNumbers:
         kept, trained = x.clone(), layer(x)
         with torch.no_grad():
             assert relative_error(layer(x), trained) <= 1e-14
-        assert torch.equal(x, kept)  # in-place work is on memory of its own
+        assert torch.equal(x, kept)  # in-place operations do not change x
 
     def test_dropout_is_drawn_without_gradients_too(self, device):
         layer = layer_of(device, torch.float32, "segments", expert_dropout=0.5).train()

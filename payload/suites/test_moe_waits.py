@@ -37,7 +37,7 @@ class TestNothingWaits:
         mask = torch.ones(48, 8, dtype=torch.bool, device="meta")
         assert layer(x, mask).shape == x.shape
         with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
-            bool(mask.all())  # what a check on the host would be
+            bool(mask.all())  # a check on the host
 
     @pytest.mark.parametrize("mode", ["grouped_mm", "slots", "capacity"])
     def test_is_one_graph_for_the_compiler(self, mode):
@@ -48,7 +48,7 @@ class TestNothingWaits:
         x = torch.randn(48, 32, dtype=dtype)
         torch.compiler.reset()
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        for tokens in (40, 33):  # other sizes need no other graph
+        for tokens in (40, 33):  # one graph serves all sizes
             assert relative_error(compiled(x[:tokens]), layer(x[:tokens])) <= TOLERANCE[dtype]
         outputs = [work(x) for work in (layer, compiled)]
         assert relative_error(*outputs) <= TOLERANCE[dtype]
@@ -68,7 +68,7 @@ class TestNothingWaits:
                 output = exported.module()(x)
                 assert relative_error(output, layer(x)) <= TOLERANCE[torch.float32]
         layer(x)
-        assert layer.path_taken == "segments"  # as ever, once it is exported
+        assert layer.path_taken == "segments"  # after the export, in eager mode
 
     def test_what_the_compiler_cannot_trace_is_refused(self):
         if "has no grouped_mm" in (why_not(torch.device("meta"), torch.float32, (16,)) or ""):

@@ -68,7 +68,7 @@ class TestNVIDIABackend:
         found = {h.target: backend(device, h) for h in (TURING, A10G, L4, HOPPER, BLACKWELL)}
         assert [t for t, b in found.items() if b.is_h100] == ["sm_90"]
         assert [t for t, b in found.items() if b.is_blackwell] == ["sm_100"]
-        named = Hardware.nvidia((8, 0), name="NVIDIA H100 80GB HBM3")  # a name says nothing
+        named = Hardware.nvidia((8, 0), name="NVIDIA H100 80GB HBM3")  # the name is ignored
         assert not backend(device, named).is_h100
 
     def test_fp8_support_detection(self, device):
@@ -126,7 +126,7 @@ class TestNVIDIAOptimizer:
         wanted = ("fold_conv_bn", "channels_last", "bfloat16", "compile")
         assert result.optimizations_applied[1:] == wanted
         assert_close(result.optimized_model(x), expected, 3e-2)
-        assert relative_error(result.optimized_model(x), expected) > 1e-5  # it is bfloat16
+        assert relative_error(result.optimized_model(x), expected) > 1e-5  # it computes in bfloat16
 
     def test_optimize_for_inference(self, device):
         x, optimize = torch.randn(2, 8, 32, device=device), optimizer(device).optimize_for_inference
@@ -235,7 +235,7 @@ class TestFP8Compiler:
         assert told.layers == {"0": pytest.approx(bf16 / fp8, rel=1e-3), "1": 1.0}
         assert told.speedup == pytest.approx((bf16 + narrow) / (fp8 + narrow), rel=1e-3)
         assert told.source == "NVIDIA H100 SXM's data sheet"
-        assert compiler.estimate_speedup(mlp(), tokens=64).speedup < 1.4  # no constant
+        assert compiler.estimate_speedup(mlp(), tokens=64).speedup < 1.4  # it depends on the sizes
         clocked = dataclasses.replace(L4, units=58, clock_hz=2.04e9, memory_bytes_per_s=3e11)
         own = FP8Compiler(hardware=clocked, device=device).estimate_speedup(wide, tokens=8192)
         assert own.source == "58 units at 2,040 MHz (sm_89)"
@@ -332,10 +332,10 @@ class TestFlashAttention3:
     def test_flash_attention_dropout(self, device):
         layer = FlashAttention3(64, 4, dropout=0.3).to(device)
         x = torch.randn(1, 10, 64, device=device).expand(2000, -1, -1)
-        expected = layer.eval()(x[:1]).detach()  # none in evaluation
+        expected = layer.eval()(x[:1]).detach()  # no dropout in eval mode
         dropped = layer.train()(x).detach()
         assert relative_error(dropped[:1], expected) > 0.05
-        assert_close(dropped.mean(dim=0, keepdim=True), expected, 0.05)  # it is made up for
+        assert_close(dropped.mean(dim=0, keepdim=True), expected, 0.05)  # others are scaled up
 
     def test_flash_attention_invalid_dimensions(self):
         with pytest.raises(ValueError, match="64"):
@@ -350,7 +350,7 @@ class TestFlashAttention3:
         layer.path = "explicit"
         assert_close(layer(x), expected)
         assert layer.path_taken == "explicit[scores]"
-        layer.path = "sdpa_cudnn"  # float32 is never its
+        layer.path = "sdpa_cudnn"  # cuDNN does not support float32
         with pytest.raises(PathRefused, match="sdpa_cudnn"):
             layer(x)
 
@@ -408,7 +408,7 @@ class TestCUDAUtilities:
         assert (told["name"], told["compute_capability"]) == ("NVIDIA L4", (8, 9))
         assert (told["total_memory"], told["multi_processor_count"]) == (23 * 2**30, 58)
         assert told["warp_size"] == 32
-        assert told["max_threads_per_block"] is None  # not told, so not made up
+        assert told["max_threads_per_block"] is None  # unknown, so None
 
 
 class TestNVIDIAIntegration:
@@ -496,7 +496,7 @@ class TestNVIDIAErrorPaths:
         recwarn.clear()
         converted = compiler.prepare_for_fp8(mlp().to(device))
         assert len(recwarn) == 0
-        assert converted[0].weight.untyped_storage().nbytes() == 128 * 256  # not metadata only
+        assert converted[0].weight.untyped_storage().nbytes() == 128 * 256  # one byte per weight
 
     def test_memory_allocation_with_cleanup(self, device):
         asked = []

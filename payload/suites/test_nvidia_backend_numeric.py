@@ -96,7 +96,7 @@ class TestFP8:
     @pytest.mark.usefixtures("in_float8")
     def test_cancelling_sums_are_refused(self, device):
         linear = nn.Linear(32, 16, bias=False).to(device)
-        with torch.no_grad():  # x0 - x1 of large neighbours: FP8 cannot tell them apart
+        with torch.no_grad():  # x0 - x1 of large neighbours: equal in FP8
             linear.weight.zero_()
             linear.weight[:, 0], linear.weight[:, 1] = 1.0, -1.0
         x = torch.full((8, 32), 100.0, device=device)

@@ -92,7 +92,7 @@ class TestFP8:
         prepared = compiler.prepare_for_fp8(model)
         assert 0.005 < rms_error(prepared(x), in_float64(model, x)) < 0.08
         (path,) = compiler.get_fp8_stats(prepared)["paths_taken"]
-        assert path.startswith(("scaled_mm (predicted", "weight_only (predicted"))  # and why
+        assert path.startswith(("scaled_mm (predicted", "weight_only (predicted"))  # with reason
 
     @needs_cuda((8, 9))
     def test_compiled(self, device):

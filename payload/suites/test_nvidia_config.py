@@ -69,7 +69,7 @@ class TestKernelPyTorchConfigNVIDIA:
     def test_kernelpytorch_config_nvidia_integration(self):
         config = Config().update(hardware={"nvidia": {"cuda_graphs": True}})
         assert config.hardware.nvidia == NVIDIAConfig(cuda_graphs=True)
-        assert config.hardware.amd == Config().hardware.amd  # its neighbours stay
+        assert config.hardware.amd == Config().hardware.amd  # other vendors' settings stay
 
     def test_hardware_config_cuda_auto_enable(self):
         hardware = Config().hardware

@@ -169,7 +169,7 @@ class TestChannelsLast:
         assert result.evidence.endswith("5 of 5 weight(s) channels-last")
         assert moved[0].weight.stride() == (27, 1, 9, 3)
         hidden = moved[:3](x)
-        assert hidden.is_contiguous(memory_format=torch.channels_last)  # activations follow
+        assert hidden.is_contiguous(memory_format=torch.channels_last)  # activations too
         assert_close(moved(x), expected)
 
 
@@ -281,7 +281,7 @@ class TestCompile:
         where = dataclasses.replace(setting(device, sample_inputs=(x,)), compile_backend="inductor")
         compiled, result = optimise.compile_model(model, where)
         if not result.applied:
-            assert result.reason.startswith("inductor cannot"), result.reason  # not: it is wrong
+            assert result.reason.startswith("inductor cannot"), result.reason  # no "it is wrong"
             pytest.skip(f"torch.compile has no inductor here: {result.reason}")
         assert_close(compiled(x), expected)
 

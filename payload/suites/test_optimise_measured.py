@@ -52,7 +52,7 @@ def taking(*seconds: float, scale: float = 1.0, **terms: bool):
 
     @for_speed(**terms)
     def change(model: Timed, setting: Setting) -> passes.Result:
-        if terms.get("in_place") is False:  # as compiling: another model with the same weights
+        if terms.get("in_place") is False:  # as torch.compile: a new model
             model = copy.deepcopy(model)
         model.seconds = itertools.cycle(seconds)
         with torch.no_grad():
@@ -83,10 +83,10 @@ class TestEffect:
         ("low", "high", "free", "costly"),
         [
             (1.2, 1.4, True, True),
-            (1.0, 1.4, True, False),  # perhaps nothing: not worth its cost
+            (1.0, 1.4, True, False),  # no gain is possible, and it is costly
             (0.9, 1.1, True, False),  # undecided
-            (0.975, 0.99, True, False),  # slower, by what nobody notices
-            (0.96, 0.99, False, False),  # seen to lose
+            (0.975, 0.99, True, False),  # slightly slower
+            (0.96, 0.99, False, False),  # clearly slower
             (0.5, 0.7, False, False),
         ],
     )
@@ -117,7 +117,7 @@ class TestKeptOrNot:
         assert (result.applied, result.evidence) == (False, "")
         assert result.effect.median == pytest.approx(0.5)
         assert prepared.model is model
-        assert next(model.seconds) == 0.010  # the model itself is as it was
+        assert next(model.seconds) == 0.010  # the original model is unchanged
 
     @pytest.mark.parametrize("costly", [False, True])
     def test_undecided_only_what_costs_nothing_is_kept(self, costly):
@@ -200,7 +200,7 @@ class TestNumbers:
             if one.__name__.removesuffix("_model") in prepared.applied
         ]
         where = backend.setting((x,))
-        if "bfloat16" in prepared.applied:  # measured to win, though the hardware told of none
+        if "bfloat16" in prepared.applied:  # measured as faster, though not native
             where = dataclasses.replace(where, hardware=AMPERE)
         unmeasured = passes.apply(plain, where, kept, level=level).model
         with torch.no_grad():
@@ -211,7 +211,7 @@ class TestNumbers:
     @pytest.mark.parametrize("training", [False, True])
     def test_nothing_else_moves(self, training):
         model, x = Moody().train(training), torch.randn(4, 3, 8, 8)
-        weight = model.conv.weight  # that of inference is folded into another
+        weight = model.conv.weight  # inference folds it into a new weight
         weight.grad = torch.full_like(weight, 3.0)
         before = copy.deepcopy(model.state_dict())
         where = Setting(CPU, AMPERE, training, (x,), compile_backend="aot_eager", measure_s=0.01)

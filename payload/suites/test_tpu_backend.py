@@ -249,7 +249,7 @@ class TestXLAIntegration:
         for world in (1, 2, 8):
             x = torch.randn(5)
             mean = tpu.XLADistributedTraining(stand_in(FakeXLA(world=world))).mean(x)
-            assert_close(mean, x.double() * (world + 1) / 2)  # of 1, 2, ..., world times ours
+            assert_close(mean, x.double() * (world + 1) / 2)  # the mean of 1, 2, ..., world times x
 
     def test_xla_optimizations(self):
         fake = FakeXLA()

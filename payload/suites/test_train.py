@@ -234,7 +234,7 @@ class TestLearning:
         config = TrainConfig(epochs=3, learning_rate=1e-2, seed=11)
 
         def losses(seed: int) -> tuple[float, ...]:
-            torch.manual_seed(999 + seed)  # what was drawn before does not count
+            torch.manual_seed(999 + seed)  # the state before has no effect
             settings = dataclasses.replace(config, seed=seed)
             return fit(network(0.3), batches(device), settings, device=device).losses
 

@@ -165,7 +165,7 @@ class TestResumption:
         part = fit(first, batches(device, shuffled=True), **options, stop_at=stop_at)
         assert (part.steps, part.losses) == (stop_at, expected.losses[:stop_at])
         torch.manual_seed(31337)
-        second = network(0.3, seed=99)  # all that counts is in the file
+        second = network(0.3, seed=99)  # the file has all of the state
         result = fit(second, batches(device, shuffled=True), **options)
         assert result.losses == expected.losses
         assert result.gradient_norms == expected.gradient_norms

@@ -40,7 +40,7 @@ class TestMachine:
         assert machine.memory(here).details["checked_bytes"] == 16 * 2**20
 
     def test_memory_of_unknown_size(self, here, device):
-        chip = dataclasses.replace(here.hardware, memory_bytes=0)  # as XLA's devices are
+        chip = dataclasses.replace(here.hardware, memory_bytes=0)  # as on XLA devices
         finding = machine.memory(dataclasses.replace(here, hardware=chip))
         assert (finding.status, "unknown" in finding.message) == ("pass", True)
         validator = UnifiedValidator("strict", device=device, hardware=chip)

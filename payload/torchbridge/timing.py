@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 QUAD = ("subject", "baseline", "baseline", "subject")
 SWAPPED = ("baseline", "subject", "subject", "baseline")
-_ROUND = 1e-12  # of 1 - confidence
+_ROUND = 1e-12  # tolerance of 1 - confidence for rounding
 
 
 def timed(work: Work, device: torch.device, *, clock: Clock = time.perf_counter) -> float:
@@ -112,7 +112,7 @@ def attained(count: int, confidence: float = 0.95) -> float:
 def _beyond(count: int, confidence: float) -> tuple[int, float]:
     """Return how many values the interval leaves out at each end, and the interval's confidence."""
     tosses = 2**count
-    ways = tail = 1  # of fewer than `left_out` + 1 heads in `count` tosses
+    ways = tail = 1  # tosses with `left_out` heads, and with at most as many
     left_out = 0
     while True:
         ways = ways * (count - left_out) // (left_out + 1)
