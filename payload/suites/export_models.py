@@ -47,7 +47,7 @@ class TwoInputs(nn.Module):
         self.linear = nn.Linear(6, 3)
 
     def forward(self, x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Return "sum" [B, 3], linear in x + y, and "product" [B, 6], x * y where `mask`."""
+        """Return "sum" [B, 3]: linear(x + y), and "product" [B, 6]: x * y, or 0 if masked."""
         product = torch.where(mask[:, None], x * y, torch.zeros_like(x))
         return {"sum": self.linear(x + y), "product": product}
 

@@ -40,7 +40,7 @@ class Recorder(TorchDispatchMode):
 
 
 class FakeXLA:
-    """The fake module, as process 0 of `world`; process n holds n + 1 times its tensors."""
+    """The fake module in process 0 of `world`; process n has (n + 1) times the tensors of 0."""
 
     def __init__(self, *, world: int = 1, hardware: str = "TPU", kind: str = "TPU v5 lite") -> None:
         self.world, self.hardware, self.kind = world, hardware, kind

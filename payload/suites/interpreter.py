@@ -1,4 +1,4 @@
-"""Runs Triton kernels where a test can: on the device, or in Triton's interpreter on the CPU.
+"""Runs Triton kernels on the device, or in Triton's interpreter on the CPU.
 
 On its first import Triton decides whether kernels are interpreted or compiled. Therefore
 interpreted kernels run in one child process, and the process of the suite can still compile.

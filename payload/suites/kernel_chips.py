@@ -259,7 +259,7 @@ PAIRS = all_pairs()
 
 
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Set an empty cache folder for Triton, and yield it; for use in a fixture."""
+    """Set Triton's cache folder to an empty one, and yield it; for use in a fixture."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("triton")
         patch.setenv("TRITON_CACHE_DIR", str(folder))

@@ -56,14 +56,14 @@ class NoCuda:
 def backend(
     device: torch.device, hardware: Hardware = AMPERE, config: Config | None = None
 ) -> NVIDIABackend:
-    """Return a backend on the device that compiles without a C++ compiler."""
+    """Return a backend by the rules of `hardware` that compiles without a C++ compiler."""
     made = NVIDIABackend(config, hardware=hardware, device=device)
     made.compile_backend = "aot_eager"
     return made
 
 
 def optimizer(device: torch.device, hardware: Hardware = AMPERE) -> NVIDIAOptimizer:
-    """Return an optimizer on the device that compiles without a C++ compiler."""
+    """Return an optimizer by the rules of `hardware` that compiles without a C++ compiler."""
     made = NVIDIAOptimizer(hardware=hardware, device=device)
     made.backend.compile_backend = "aot_eager"
     return made

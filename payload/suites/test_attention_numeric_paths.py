@@ -91,9 +91,9 @@ class TestChoice:
     @pytest.mark.parametrize(("queries", "keys"), [(0, 4), (4, 0)])
     @pytest.mark.parametrize("path", ["flex", "flex_eager"])
     def test_flex_of_nothing(self, queries, keys, path):
-        """A path asked for by name refuses no queries or no keys.
+        """A call without queries or keys is refused if its path is named.
 
-        Without a name the output is empty or zero.
+        If no path is named, the output is empty or zero.
         """
         q, k = torch.randn(2, 2, queries, 8), torch.randn(2, 2, keys, 8)
         for pattern in (att.FULL, att.SlidingWindow(2), att.ALiBi(2)):

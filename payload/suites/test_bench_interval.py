@@ -1,7 +1,7 @@
 """The interval of the ratio has its claimed coverage on noise with a known ratio; and its limits.
 
-Each function of noise below returns samples in chronological order, in the core's order of arms.
-The true ratio is 1.1. Coverage is counted over many experiments.
+Each function of noise returns logarithms of factors of the times, in chronological order. The
+true ratio is 1.1. Coverage is counted over many experiments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hiccups(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def drift(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Return noise with a slowdown of about half by the end, as a slope and a step."""
+    """Return noise that slows the machine down to 1.6 times, by a slope and a step."""
     return iid(rng, count) + np.linspace(0.0, 0.4, count) + 0.1 * (np.arange(count) > count / 3)
 
 

@@ -20,7 +20,7 @@ PAYLOAD = Path(__file__).parents[1]
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """Set a pipe for the turns; yield a function that writes text to the pipe from a thread."""
+    """Create a pipe for the turns; yield a function that writes text to it from a thread."""
     pipe = tmp_path / "turns"
     os.mkfifo(pipe)
     monkeypatch.setenv("SEATRIAL_TURNS", str(pipe))

@@ -226,9 +226,7 @@ class TestFP8Integration:
             engine.training_step(x * torch.inf, target)
         assert not engine.optimizer_step(optimizer)
         for old, new in zip(before, model.parameters(), strict=True):
-            assert torch.equal(
-                old, new
-            )  # skipped and counted; the scale is reduced
+            assert torch.equal(old, new)  # skipped and counted; the scale is reduced
         found = engine.statistics()
         assert (found["steps"], found["overflows"], found["loss_scale"]) == (3, 1, 512.0)
         assert found["layers"] == 2

@@ -232,7 +232,10 @@ class TestStop:
         assert len(calls) == -(-first // 4) * 4  # whole groups of 4 tokens
 
     def test_a_device_is_asked_after_every_sixteenth_token(self, monkeypatch):
-        """The host reads tokens after every sixteenth; the CPU, without its rule, is the device."""
+        """The host reads a device's tokens after every sixteenth step.
+
+        The CPU without its own rule replaces the device.
+        """
         monkeypatch.delitem(LOOK_AFTER, "cpu")
         model, cpu = lively(), torch.device("cpu")
         ids = prompts(1, 6, cpu)

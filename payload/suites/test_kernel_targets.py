@@ -28,7 +28,7 @@ pytestmark = needs_triton
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Set and yield an empty cache folder for Triton."""
+    """Set Triton's cache folder to an empty one, and yield it."""
     yield from cache_folder(tmp_path_factory)
 
 

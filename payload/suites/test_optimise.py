@@ -145,7 +145,7 @@ class TestFoldConvBn:
 
     def test_untraceable_models_are_left(self, device):
         class Choosing(nn.Module):
-            """A model with a branch on its numbers."""
+            """A model with a branch on the numbers of its input."""
 
             def forward(self, x):
                 return x if x.sum() > 0 else -x

@@ -276,7 +276,7 @@ class TestNumbers:
 
 
 class TestRealModels:
-    """The models of the benchmark of levels have real sizes."""
+    """The model and the comparison of operators that the benchmark of levels uses."""
 
     def test_resnet_50_is_one(self):
         with torch.device("meta"):

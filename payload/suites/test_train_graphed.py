@@ -1,4 +1,4 @@
-"""Captured training steps: what is captured, what is refused, and equal losses to the loop.
+"""Captured training steps: what is captured, what is refused, and that losses equal the loop's.
 
 On the CPU a fake records (`recorded_graphs`); CUDA graphs are used on a CUDA device.
 """

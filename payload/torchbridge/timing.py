@@ -43,7 +43,7 @@ def timed(work: Work, device: torch.device, *, clock: Clock = time.perf_counter)
 def until_steady(
     seconds: Callable[[], float], *, budget_s: float, at_least: int = 1
 ) -> list[float]:
-    """Call `seconds` until 3 results in a row are within 10 %, or their sum reaches `budget_s`.
+    """Call `seconds` until its last 3 results are within 10 %, or all results sum to `budget_s`.
 
     Returns all results, at least `at_least` of them.
     """
