@@ -297,8 +297,9 @@ class Settings(BaseModel):
 
 
 def load(project: str = "") -> Settings:
-    """Return the settings of a project: `project`, else SEATRIAL_PROJECT, else the first one.
+    """Return the settings of a further project, else those of the first project.
 
+    They are those of `project` (default: SEATRIAL_PROJECT) if SEATRIAL_PROJECTS lists it.
     Raises SettingsError.
     """
     first = _read({name: _variable(name) for name in Settings.model_fields}, {})

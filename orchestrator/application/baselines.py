@@ -100,8 +100,8 @@ def baselines(
 
     A cell is compared with earlier cells of its platform. A platform without earlier cells may have
     been renamed: its cells are compared with the cells of platforms in `GatePlatforms.gone`. If no
-    required platform is new, the first required cell must have the tests of every platform that was
-    required when the gate passed last and is not required now.
+    required platform is new, the tests of platforms that are no longer required are added to the
+    baseline of the first required cell, as far as no required cell has them now.
 
     Args:
         context: What the operations work with.

@@ -114,7 +114,10 @@ def _begin(
 
 
 def find_session(context: Context, secret: str) -> BrowserSession | None:
-    """Return a session without counting a use; None if it is unknown or has ended."""
+    """Return a session; None if it is unknown or has ended.
+
+    The time of its use is not stored.
+    """
     session = context.stores.browser_sessions.find(digest_of(secret))
     if session is None or _has_ended(context, session, context.clock.now()):
         return None
@@ -122,7 +125,10 @@ def find_session(context: Context, secret: str) -> BrowserSession | None:
 
 
 def caller_of_session(context: Context, secret: str) -> Caller | None:
-    """Return the caller of a session, and count a use; None if it is unknown or has ended."""
+    """Return the caller of a session; None if it is unknown or has ended.
+
+    The time of its use is stored, unless the stored time is at most `USED_EVERY` ago.
+    """
     session, at = find_session(context, secret), context.clock.now()
     if session is None:
         return None

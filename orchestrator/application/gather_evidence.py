@@ -109,7 +109,11 @@ def is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bo
 
 @dataclass(frozen=True, slots=True)
 class CountedCell:
-    """A cell that counts, with its parts and what it replaces."""
+    """A cell whose results the gate evaluates.
+
+    It has the cell itself, the reruns that complete it, and the cells of earlier runs that it
+    replaces.
+    """
 
     parts: tuple[GatheredCell, ...]
     """The cell itself; where it is a rerun, preceded by the cells that it completes."""

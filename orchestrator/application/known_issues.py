@@ -41,7 +41,10 @@ class IssueStatus(StrEnum):
     """State of a known issue over the newest runs, most urgent first."""
 
     EXCEEDED = "exceeded"
-    """More failures match than the issue allows, in the newest such run or one after it opened."""
+    """More failures of one run match than the issue allows.
+
+    Runs that count are the newest run with a match, and those of a day after the issue was opened.
+    """
     STILL_FAILING = "expired_failing"
     """The issue has expired, and failures still match."""
     STALE = "stale"

@@ -197,7 +197,10 @@ class _Prune:
                 yield home.drop_reports(run, dry=self._dry)
 
     def _blobs(self, _: datetime) -> Iterator[Amount]:
-        """Remove blobs that no row refers to."""
+        """Remove blobs that no row uses.
+
+        Runs past the retention of payloads or artifacts do not use theirs.
+        """
         blobs = self._context.blobs
         payloads = self._policy.payloads.before(self._now)
         artifacts = self._policy.artifacts.before(self._now)

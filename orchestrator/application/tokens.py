@@ -143,7 +143,10 @@ def _find_valid(context: Context, secret: str) -> Token | None:
 
 
 def _valid_token(context: Context, secret: str) -> Token | None:
-    """Return the token of a secret, and count a use; None if it is not valid."""
+    """Return the token of a secret; None if it is not valid.
+
+    The time of its use is stored, unless the stored time is at most `USED_EVERY` ago.
+    """
     token, at = _find_valid(context, secret), context.clock.now()
     if token is None:
         return None

@@ -213,7 +213,10 @@ def _build(
     served: Sequence[Settings],
     first: Parts | None = None,
 ) -> tuple[LocalJobs, Parts]:
-    """Open a project's database, and create its tables only. Raises RefusedError."""
+    """Build a project's components: open its database, and create or upgrade its tables.
+
+    No rows are written. Raises RefusedError.
+    """
     local = replace(_local_jobs(settings, options, served), umask=umask)
     sign_in = sign_in_ports(settings) if options.listens else None
     try:

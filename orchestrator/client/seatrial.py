@@ -58,7 +58,11 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
         return Answer(answer, InventoryResponse)
 
     def terminate_machine(self, provider: str, machine: str) -> Answer[ResourceResponse]:
-        """Terminate a machine that belongs to no run; `cancel` releases the machines of a run."""
+        """Terminate a machine without an owner; `cancel` of its run releases a leased one.
+
+        A machine without an owner has no open lease, and belongs to no other controller before its
+        expiry.
+        """
         path = f"/machines/{quote(provider, safe='')}/{quote(machine, safe='/')}/terminate"
         return Answer(self.post(path), ResourceResponse)
 

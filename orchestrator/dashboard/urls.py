@@ -149,7 +149,7 @@ def approvals_url(gate: str) -> str:
 
 
 def evaluate_url(gate: str) -> str:
-    """Return the URL that makes a gate decide."""
+    """Return the URL to which a POST evaluates the gate and stores a verdict."""
     return f"{gate_url(gate)}/verdicts"
 
 

@@ -26,7 +26,7 @@ CLAIM_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A stored blob that no row refers to."""
+    """A stored blob, with its digest and stored size."""
 
     digest: str
     size_bytes: int

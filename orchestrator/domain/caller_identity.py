@@ -114,7 +114,8 @@ def missing_scope(caller: Caller, needed: Scope) -> str:
 def name_fault(text: str) -> str:
     """Return why a name is not allowed; empty if it is allowed.
 
-    Letters of several scripts are refused, because some of them look alike.
+    Mixes of scripts outside `_TOGETHER` are refused, because letters of different scripts can look
+    alike.
     """
     name = shown_name(text)
     if not any(one.isalnum() for one in name):

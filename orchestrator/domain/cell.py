@@ -235,9 +235,10 @@ class Lease:
 
     @property
     def billed_until(self) -> datetime | None:
-        """End of billing: the machine's end as its provider reports it, or when it was gone.
+        """End of billing; None while it is not known.
 
-        None while the machine runs.
+        It is the earlier of the end that the provider reports and the time at which the machine was
+        found gone.
         """
         known = (self._time(LeaseFact.ENDED_AT), self.gone_at)
         return min((at for at in known if at is not None), default=None)
@@ -466,8 +467,8 @@ def is_own_baseline(payload: str, spec: RunSpec) -> bool:
 def tested_build(run: Run, spec: RunSpec) -> str:
     """Return a digest of the payload and the subject that a run tested.
 
-    The payload and the subject's wheel are identified by their content. If there is no payload,
-    as in ingested results, the commit is used; without a commit, the version alone.
+    The payload and the subject's wheel are identified by their content. Without a
+    payload, as in ingested results, the commit is used in place of it.
     """
     wheel = spec.subject_contents or spec.subject_digest or ""
     known = (run.subject_name, run.subject_version, run.payload_digest, wheel)

@@ -425,7 +425,7 @@ def status_word(announcement: Announcement) -> str:
 def belongs_to_repository(channel: Channel, announcement: Announcement) -> bool:
     """Whether the announcement has a commit of the channel's repository.
 
-    True if the announcement names no repository.
+    False without a commit. True for a commit if the announcement names no repository.
     """
     if commit_of(announcement) is None:
         return False

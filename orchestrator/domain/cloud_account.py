@@ -50,11 +50,14 @@ class AccountSetup(Protocol):
         ...
 
     def apply(self) -> Iterator[str]:
-        """Create or update the resources; yield one line for each."""
+        """Create or update the resources; yield lines that describe the steps."""
         ...
 
     def remove(self) -> Iterator[str]:
-        """Delete the resources that `apply` created; yield one line for each."""
+        """Undo `apply`, except for what others may use (APIs, AWS's spot role).
+
+        Yields lines that describe the steps.
+        """
         ...
 
     def check(self) -> Iterator[AccountCheck]:

@@ -89,7 +89,10 @@ def _interrupted(job: str, counts: Counts, outside: Cause) -> JobVerdict:
 
 
 def _stopped(fact: JobFact) -> Cause | None:
-    """Return why the agent stopped the job or rejected its records; None if it did neither."""
+    """Return the end that the agent recorded as `cause`; None if it recorded none of these.
+
+    The job was stopped, crashed or did not start, or its records were rejected.
+    """
     detail = fact.detail or ""
     match fact.cause:
         case "timeout":

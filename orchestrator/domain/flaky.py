@@ -269,8 +269,8 @@ def suspects(
 ) -> tuple[list[int], int]:
     """Return tests that may be flaky by their history, most likely first, and their number.
 
-    Only failing tests are examined, so that few histories are read. A test that broke and was
-    fixed by another build is not returned.
+    Only tests that failed or passed on retry are examined, so that few histories are read. A test
+    that broke and was fixed by another build is not returned.
 
     Args:
         retried: Tests that passed on retry, one entry for each time.

@@ -214,7 +214,7 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
 
 
 def cautions(providers: Iterable[str], traits: Mapping[str, ProviderTraits]) -> list[str]:
-    """Return the cautions of the given providers, one line for each provider."""
+    """Return the cautions of the given providers, one line for each provider that has one."""
     named = sorted({name for name in providers if name in traits and traits[name].caution})
     return [f"{name}: {traits[name].caution}" for name in named]
 

@@ -352,7 +352,7 @@ def untaken_tests(
 ) -> tuple[str, ...]:
     """Return the test files that no job names, in pytest's arguments or in a command.
 
-    There are none if a suite has no path, or if a command may run tests.
+    There are none if the paths of a suite are unknown, or if a command may run tests.
 
     Args:
         manifest: The manifest.

@@ -106,7 +106,7 @@ def hardware_sentence(wanted: ExpectedHardware) -> str:
 def is_named(text: str, requested: str) -> bool:
     """Whether the words of `requested` occur in `text` in their order.
 
-    Whole words are compared: an L40S is no L4.
+    Whole words are compared: an L40S is no L4. ``GPU`` is in every text that is not of Google.
     """
     if requested == ANY_GPU:
         return _words(text)[:1] != ["google"]

@@ -1,4 +1,4 @@
-"""Checks of a matrix that matches the schema; each problem has advice."""
+"""Checks of a matrix that matches the schema, for values that cannot be combined."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _numbers(codes: str) -> Sequence[int]:
 def _named(code: int) -> tuple[int, str | None]:
     """Return (38 for the foreground or 48 for the background, colour) of a 16-colour code.
 
-    The colour is None if the code is unknown.
+    The colour is empty for the default colour. (0, None) for an unknown code.
     """
     for begin, which in ((30, 38), (90, 38), (40, 48), (100, 48)):
         if begin <= code < begin + len(_COLOURS):

@@ -96,7 +96,10 @@ def percent(share: Fraction | Decimal | float) -> str:
 
 
 def signed_percent(change: float) -> str:
-    """Return a finite relative change as ``+8.2%``; only a change of 0 is written as 0."""
+    """Return a finite relative change as ``+8.2%``, or as ``×12`` from +-1,000 % on.
+
+    Only a change of 0 is written as 0.
+    """
     shown = 100 * change
     if abs(shown) >= 1_000:
         return f"×{change + 1:,.3g}"

@@ -87,7 +87,10 @@ def close(attempt: AttemptFolder) -> None:
 
 
 def _agent(attempt: AttemptFolder) -> Set[int]:
-    """Return a set with the running agent's process id; empty if no agent holds the lock."""
+    """Return a set with the running agent's process id.
+
+    It is empty if no agent holds the lock, or if the id cannot be read.
+    """
     if not is_locked(attempt.lock):
         return set()
     for _ in range(_PID_TRIES):

@@ -139,8 +139,10 @@ class JobContext:
         self._dirs.lock_away()
 
     def refusal(self) -> Optional[RecordsRefusal]:
-        """Return a refusal if the subject has modules or files from elsewhere, else None.
+        """Return why the evidence of the job is refused, or None.
 
+        It is refused for forged module records, modules of the subject from elsewhere, and payload
+        files that were copied into the subject.
         Called once, after the last process has ended. Suites report theirs with their records.
         """
         problems: List[Dict[str, str]] = []

@@ -54,7 +54,7 @@ class Tail:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Add a piece of output and drop all but the last 64 KiB."""
+        """Add a piece of output; keep the last 64 KiB of the stream, or up to twice that."""
         self._kept += data[-_TAIL_BYTES:]
         if len(self._kept) > 2 * _TAIL_BYTES:
             del self._kept[:-_TAIL_BYTES]

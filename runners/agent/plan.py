@@ -40,7 +40,10 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class PlanEnvironment:
-    """The packages of the overlay."""
+    """The environment that the agent builds for the jobs.
+
+    It has a name, requirements, constraints, whether a package index is used, and variables.
+    """
 
     name: str
     requirements: Tuple[str, ...] = ()

@@ -27,7 +27,7 @@ def digests_at_start() -> Dict[str, str]:
 
 
 def changed() -> Optional[str]:
-    """Return a recorder file that changed since the attempt began, or None."""
+    """Return the name of a recorder file that changed since the attempt began, or None."""
     now = _digests()
     return next((name for name, was in digests_at_start().items() if now.get(name) != was), None)
 

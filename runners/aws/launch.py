@@ -94,7 +94,10 @@ class Ec2Launcher:
         return self._machine(answer["Instances"][0], place.region)
 
     def _made_before(self, request: LaunchRequest) -> Machine | None:
-        """Return the machine of an earlier launch, found by its tag: EC2 forgets tokens earlier."""
+        """Return the machine of an earlier launch, or None.
+
+        It is found by its tag, because EC2 may forget a client token before the machine ends.
+        """
         filters = [
             *tagging.filters(self.project),
             {"Name": f"tag:{tagging.TOKEN}", "Values": [request.token]},

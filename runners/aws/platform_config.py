@@ -167,7 +167,7 @@ def parse_platform(platform: Platform) -> Ec2PlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Return a problem for each value that the shipped table or botocore does not have."""
+    """Return the problems of a platform, by the shipped table and botocore's service model."""
     readers = (
         _instance_types,
         _device,

@@ -119,7 +119,10 @@ class AwsProvider:
         return self._quotas.level(quota)
 
     def read_prices(self) -> Iterable[Price]:
-        """Yield on-demand and spot prices of the shipped table's types. Raises ProviderError."""
+        """Yield the present on-demand and spot prices of the instance types in the price table.
+
+        The price table is the one that ships with Seatrial. Raises ProviderError.
+        """
         now = self._context.now()
         yield from read_on_demand(self._account, now)
         yield from read_spot(self._account, now)

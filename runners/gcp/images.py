@@ -58,7 +58,11 @@ class GcpImages:
         self._cache: TtlCache[ResolvedImage] = TtlCache(now, serve_stale=False)
 
     def resolve(self, values: Mapping[str, str | tuple[str, ...]]) -> ResolvedImage:
-        """Return the image of a platform's `image`. Raises ConfigError if none is available."""
+        """Return the first usable boot image of a platform's `image`.
+
+        It lists families and names; without any, default families are used. A deprecated image is
+        returned only if all others are unusable. Raises ConfigError if no image is usable.
+        """
         project = "".join(texts(values.get("project"))) or DEFAULT_PROJECT
         names, families = texts(values.get("name")), texts(values.get("family"))
         if not names and not families:

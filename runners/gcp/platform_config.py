@@ -146,7 +146,7 @@ def parse_platform(platform: Platform) -> GcpPlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Return a problem for each value that is not in the tables of types, regions and disks."""
+    """Return the problems of a platform, by the tables of types, regions and disks."""
     return platform_problems(platform, (_instance_types, _locations, _image, _disk_gb, _options))
 
 

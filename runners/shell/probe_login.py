@@ -45,7 +45,10 @@ print(os.geteuid())
 
 
 def main() -> None:
-    """Probe the login and print the result."""
+    """Determine the agent's work folder and whether sudo is used; print both as JSON.
+
+    The module's docstring describes the keys.
+    """
     home = os.environ.get("HOME") or "/"
     own = os.path.join(home, OWN)
     if _in_use(own):
@@ -65,7 +68,10 @@ def _in_use(own: str) -> bool:
 
 
 def _as_root(home: str, own: str) -> dict[str, object]:
-    """Return root's work folder: its home folder, unless other users may not enter it."""
+    """Return root's work folder: the shared folder if other users may not enter root's home.
+
+    If the shared folder cannot be made, it is in root's home, too.
+    """
     return {"base": own if _others_may_enter(home) or _made((), "") else SHARED}
 
 

@@ -195,7 +195,11 @@ class TpuPlaceFinder:
         )
 
     def _ask(self, zones: Iterable[str]) -> dict[str, _Offer]:
-        """Return each zone's offer; stop after a failure that would affect all zones."""
+        """Return each zone's offer; zones without a cached offer are requested.
+
+        After a failure that would affect all zones, no other zone is requested: its offer is
+        unknown.
+        """
         now, answers, mute = self._now(), dict[str, _Offer](), False
         for zone in zones:
             with self._lock:

@@ -99,7 +99,7 @@ def parse_platform(platform: Platform) -> TpuPlatformConfig:
 
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
-    """Return a problem for each value that is not in the tables of types, runtimes and zones."""
+    """Return the problems of a platform, by the tables of types, runtimes and zones."""
     return platform_problems(platform, (_accelerator, _runtime_version, _locations, _options))
 
 

@@ -41,7 +41,7 @@ _NAME = re.compile(r"(?i)transcription[^/\\]*\.(?:ya?ml|json)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedDevice:
-    """An accelerator."""
+    """An accelerator as a person typed it from a document; unknown fields are empty or None."""
 
     name: str
     vendor: str = ""

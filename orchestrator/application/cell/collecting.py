@@ -208,8 +208,8 @@ logger = logging.getLogger(__name__)
 def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch evidence until the agent's `end` event, or until the time limit.
 
-    An attempt that never ran has nothing to collect. No error here delays the release of the
-    machine.
+    An attempt that never ran has nothing to collect. Errors that may be transient are retried; any
+    other error is logged and does not delay the release of the machine.
     """
     now = state_of(deps, attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
@@ -245,7 +245,7 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
 def outcome_files(deps: FlowDeps, now: AttemptState) -> list[str]:
     """Return the files that may change the outcomes of the attempt's jobs.
 
-    None for the first attempt.
+    Empty for the first attempt.
     """
     if now.attempt.number == 1:
         return []

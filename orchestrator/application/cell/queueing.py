@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Outcome, Reason
 def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
     """Open the next attempt when there is capacity; return its id, or None if the cell is done.
 
-    A cell whose jobs all reuse earlier evidence is done without an attempt.
+    A cell on a rented platform whose jobs all reuse earlier evidence is done without an attempt.
     """
     cells = deps.stores.cells
     now = cells.status(cell_id)

@@ -189,7 +189,8 @@ class UnknownError(Exception):
 def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
     """Decide, before a machine is rented, which jobs reuse earlier evidence.
 
-    Return True if no job must run; False for machines that are not rented.
+    Return True if no job must run. Return False, without a decision, for machines that are not
+    rented or a run without reuse.
     """
     name = now.plan.platform.provider
     if now.spec.reuse_max_age_s is None or not deps.traits(name).rented:
@@ -198,7 +199,11 @@ def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
 
 
 def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
-    """Decide on reuse for a machine that costs nothing; return whether no job must run."""
+    """Decide on reuse for a machine that costs nothing; return whether no job must run.
+
+    Return False, without a decision, for a rented machine, an unprepared one, or a run without
+    reuse.
+    """
     rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False

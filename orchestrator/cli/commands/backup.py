@@ -25,8 +25,9 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup: 
 def backup_command(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
     """Copy the controller's database and files into one new file, also while runs go on.
 
-    The file has rows, logs, artifacts and payloads, but no keys, no tokens and no addresses of
-    channels. A secret that a job printed may be in the logs.
+    The file has rows, logs, artifacts and payloads, but no private keys and no secrets of tokens or
+    channels. Of the addresses of channels it has only the hosts. Restored tokens are valid, because
+    the file has their digests. A secret that a job printed may be in the logs.
     """
     session = session_of(context)
     report = _here(session, session.wiring.backup, file)

@@ -107,7 +107,7 @@ def _tell(
 
 
 def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
-    """Return whether the resource still has to be ended; one that is stopping has not."""
+    """Return whether the resource still has to be ended; one in `stopping` that stops has not."""
     was_told = (one.provider, one.id) in stopping and one.state is MachineState.STOPPING
     return bool(one.failure) or not was_told
 

@@ -1,4 +1,4 @@
-"""gate waive, waivers, approve, review: sign-offs at a gate."""
+"""Commands `gate waive`, `waivers`, `approve`, `review` and `reviews`: sign-offs at a gate."""
 
 from __future__ import annotations
 

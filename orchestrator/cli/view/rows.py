@@ -40,8 +40,8 @@ def reported(counts: Counts) -> int:
 def job_left_s(job: JobRecord, now: datetime) -> float | None:
     """Estimate a running suite's remaining seconds by its pace; None if unknown.
 
-    The time is unknown if too few tests have reported, if the estimate is nearly 0, and while the
-    job reports nothing.
+    The time is unknown if the job does not run or has just begun, if too few tests have reported,
+    if the estimate is nearly 0, and while the job reports nothing.
     """
     counts = job.counts
     if not job.is_running or job.idle_since is not None or reported(counts) < _ENOUGH_TESTS:
@@ -111,19 +111,19 @@ def cell_row(cell: CellRecord, frame: Frame) -> Text:
 
 
 def reason_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """Return the cell's reason in one line."""
+    """Return the cell's reason in one line; None without a reason."""
     said = one_line(cell.why)
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 
 
 def simulated_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """Return the line about simulated machines."""
+    """Return the line about simulated machines; None if the cell is not simulated."""
     said = "  SIMULATED: no gate accepts this"
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
 
 
 def undeclared_row(cell: CellRecord, frame: Frame) -> Text | None:
-    """Return the line about packages that the payload does not name."""
+    """Return the line about packages that the payload does not name; None without such packages."""
     said = cell.undeclared_note
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 

@@ -140,8 +140,8 @@ class JobFinder:
     def _final(self, account: ArtifactSummary, section: JobSection, group: str) -> str:
         """Return the group that becomes a job.
 
-        With more than `MODULES_LIMIT` modules, the artifact becomes a job instead of each
-        module.
+        A group that begins with a colon becomes a job itself, and so does a module if there are at
+        most `MODULES_LIMIT` modules. Otherwise the whole section becomes one job.
         """
         if group.startswith(":") or (group and self._by_module):
             return group

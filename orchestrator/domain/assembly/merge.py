@@ -100,7 +100,7 @@ def assemble(
 
 
 def _happened(reader: ArtifactReader, *, before: float) -> datetime | None:
-    """Return the earliest time in the artifacts; None if it is in the future."""
+    """Return the earliest time in the artifacts; None if there is none or it is after `before`."""
     said = reader.happened
     return said if said is not None and said.timestamp() <= before else None
 

@@ -67,7 +67,7 @@ _OVER = (IssueState.EXPIRED, IssueState.ENDED)
 
 
 def _issues(context: RuleContext) -> Iterator[str]:
-    """Yield warnings about known issues that are over or that match no failure."""
+    """Yield warnings about known issues that are too old, are over or match no failure."""
     used = context.tolerance.used
     failing = [one.failing for one in context.tolerance.results]
     failures = [one.failure(context.now) for one in failing if one.test]
@@ -129,7 +129,7 @@ def _quarantines(context: RuleContext) -> Iterator[str]:
 
 
 def _fails(context: RuleContext, runs: set[str]) -> str:
-    """Return where a quarantined test failed, in words; older rules say only ``fails``."""
+    """Return where a quarantined test failed; ``fails`` by older rules or without the run's id."""
     if "" in runs or not context.terms.explained:
         return "fails"
     return f"failed in {some(sorted(runs))}, and not in this evidence"
@@ -194,7 +194,7 @@ LARGEST_LEVEL = 0.2
 
 
 def performance_problems(policy: GatePolicy) -> Iterator[Problem]:
-    """Yield problems of budgets that never apply, and of invalid levels."""
+    """Yield problems of the rule on benchmarks: its budgets, its number of pairs, its levels."""
     rule = policy.spec.performance
     if rule is None:
         return

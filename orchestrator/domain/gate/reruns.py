@@ -24,7 +24,7 @@ def failed_before(
     """Return the last failure of each test that failed in other cells and not in the job.
 
     For a test that does not pass in the job either, because it is skipped for example, the
-    failure has the payload of that run.
+    failure has the payload of the run in which it failed.
 
     Args:
         cell: The job's cell.

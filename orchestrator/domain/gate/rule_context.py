@@ -288,7 +288,10 @@ def doubts(context: RuleContext, platform: PlatformEvidence, cell: CellEvidence)
 
 
 def age_doubts(context: RuleContext, cell: CellEvidence) -> Iterator[str]:
-    """Yield sentences about the age of evidence: it is stale, dated ahead, or undated."""
+    """Yield sentences about the age of evidence; none if it is as new as the policy requires.
+
+    It may be unfinished, stale, dated ahead, undated, or reused against the policy.
+    """
     if not is_over(cell):
         yield f"{cell.id} is not over"
         return
@@ -306,7 +309,8 @@ def identity_doubts(
 ) -> Iterator[str]:
     """Yield sentences about the origin of evidence.
 
-    It may be simulated, not attested, or of another machine or subject.
+    It may be simulated, not attested, of another machine or subject, or from Seatrial's own
+    environment.
     """
     if cell.simulated:
         yield f"{cell.id} is simulated"

@@ -56,7 +56,7 @@ class FailedTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvidence:
-    """One job of one cell."""
+    """The frozen evidence of one job of one cell: outcome, counts, failures and compared tests."""
 
     id: str
     kind: str

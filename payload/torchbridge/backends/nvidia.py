@@ -102,10 +102,10 @@ def prove(fused: FusedLinear, linear: nn.Linear, activation: nn.Module) -> None:
 
 
 class NVIDIABackend(Backend):
-    """Backend of NVIDIA GPUs; rules follow the compute capability.
+    """Backend of NVIDIA GPUs.
 
-    In addition to the shared passes, the aggressive level uses float16 on tensor cores without
-    bfloat16 (Volta, Turing), and float8 if `fp8_enabled` is True.
+    float16 replaces bfloat16 on tensor cores without bfloat16 (Volta, Turing), and compiled
+    inference uses float8 if `fp8_enabled` is True.
     """
 
     name = "nvidia"

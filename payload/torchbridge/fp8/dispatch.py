@@ -168,10 +168,10 @@ def predict(job: Job, hardware: Hardware) -> Prediction | None:
 
 
 def choose(job: Job, hardware: Hardware) -> Choice:
-    """Choose the arm that is predicted to be faster.
+    """Choose the variant that is predicted to be faster: float8 or plain.
 
-    Without float8 units it is the plain arm. Without a prediction it is, too, unless the weight
-    exists in float8 only: casting it in each call moves more bytes than it saves.
+    It is plain without float8 units. It is also plain without a prediction, unless the weight
+    exists in float8 only: casting such a weight in each call moves more bytes than it saves.
     """
     plain = "weight_only" if job.stored else NAMES.get(job.dtype, str(job.dtype)[6:])
     predicted = predict(job, hardware)

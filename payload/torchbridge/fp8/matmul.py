@@ -43,7 +43,10 @@ class Path:
 
 
 def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
-    """Return the matrix zero-padded to multiples of `height` and `width`; no copy if it fits."""
+    """Return the matrix, contiguous and zero-padded to multiples of `height` and `width`.
+
+    A contiguous matrix that fits is not copied.
+    """
     below, beside = -matrix.shape[0] % height, -matrix.shape[1] % width
     if below or beside:  # padding is not implemented for float8; its zero is the byte 0
         matrix = F.pad(matrix.view(torch.uint8), (0, beside, 0, below)).view(matrix.dtype)

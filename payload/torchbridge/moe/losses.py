@@ -94,7 +94,10 @@ class LoadBalancer:
 
 
 def balance(counts: list[int]) -> float:
-    """Return the entropy of `counts` over ln E: 1 if all are equal, 0 if one expert has all."""
+    """Return the entropy of `counts` over ln E: 1 if all are equal, 0 if one expert has all.
+
+    0.0 if all counts are zero; otherwise 1.0 for a single expert.
+    """
     total = sum(counts)
     if total == 0 or len(counts) < 2:
         return 0.0 if total == 0 else 1.0

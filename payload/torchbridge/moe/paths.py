@@ -55,7 +55,10 @@ class Batch:
     def from_tensors(
         cls, x: Tensor, weights: Tensor | None, top_k: int, bank: nn.Module, *, spread: bool = False
     ) -> Batch:
-        """Describe x [T, d] for experts of `bank`, whose outputs are weighted by [T, k]."""
+        """Return the Batch of a call of `bank`'s experts with tokens x [T, d].
+
+        `weights` [T, k] are the weights of the experts' outputs; None if they are not weighted.
+        """
         gradient = wants_gradient(bank, x, weights)
         dtype = autocast_dtype(x) or x.dtype
         return cls(x.device, dtype, x.shape[0], top_k, gradient, spread)

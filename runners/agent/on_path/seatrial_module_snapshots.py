@@ -376,7 +376,10 @@ def watch_files() -> None:
 
 
 def _replace(holder: object, function: Any) -> None:  # noqa: ANN401
-    """Replace a function; the new one has the old one's file name, so that tracebacks are alike."""
+    """Replace a function; the new one keeps the old one's file name.
+
+    Tracebacks leave out the frames of the new one where they left out those of the old one.
+    """
     file = getattr(holder, function.__name__).__code__.co_filename
     function.__code__ = function.__code__.replace(co_filename=file)
     setattr(holder, function.__name__, function)

@@ -1,8 +1,9 @@
 """A pytest plugin that records each fact at once, so that the records survive a SIGKILL.
 
-One JSON line per fact, written unbuffered to ``$SEATRIAL_RECORDS``, a pipe that the agent reads:
-the manifest of collected tests first, then ``start``, ``report`` and ``collect_error``. Without the
-variable it is idle.
+Each fact is one JSON line, written unbuffered to ``$SEATRIAL_RECORDS``, a pipe that the agent
+reads: ``collect_error`` during collection, the manifest of the selected tests after it, then
+``start``, ``report`` and others, and ``session_finish`` at the end. Without the variable the plugin
+records nothing.
 
 PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_start``).
 """
@@ -283,7 +284,7 @@ class IdleTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Record the collected notes."""
+        """Record what was noticed about tests and hooks during the session."""
         for test in seatrial_dropped.kept():
             self.noticed[_IN_FUTURE, test] = None
         if self.noticed:

@@ -389,7 +389,7 @@ def _notices(record: RunRecord) -> Iterator[CellNotice]:
 
 
 def repeated(text: str, many: int) -> str:
-    """Return a notice with the number of its repetitions: ``disk is full (3 times)``."""
+    """Return a notice, with its number if it is repeated: ``disk is full (3 times)``."""
     return f"{text} ({many} times)" if many > 1 else text
 
 

@@ -111,7 +111,11 @@ def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
 def _absent(
     platform: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
 ) -> Iterator[RuleResult]:
-    """Yield a result for each job that has tests in the baseline and is absent in the cell."""
+    """Yield a result for each job that has tests in the baseline and is absent in the cell.
+
+    Left out are jobs that the policy names itself, jobs that need not run, and jobs whose tests the
+    policy gives up.
+    """
     for name, tests in sorted(cell.jobs_gone.items()):
         asked = next(each for each in platform.rules if like(each.id, name))
         lost = _refused(tests, rule)

@@ -21,8 +21,9 @@ _CUT_SHORT = frozenset({Outcome.CANCELLED, Outcome.ERRORED})
 
 
 def missing(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each cell: ok if all collected tests reported and enough were collected.
+    """Yield a result for each cell that ran.
 
+    It is ok if all tests of the jobs that count reported, and the cell collected enough tests.
     Enough is the policy's share (`min_tests_vs_baseline`) of the last green run's tests.
     """
     for platform in context.platforms:

@@ -59,7 +59,7 @@ def _counted(ruled_job: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
 
 
 def freshness(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each cell: ok if it is finished and not older than the policy allows."""
+    """Yield a result for each cell: ok if `age_doubts` yields no doubt about it."""
     max_age = context.policy.spec.evidence.max_age
     for platform, cell in context.cells:
         found = list(age_doubts(context, cell))
@@ -80,7 +80,7 @@ def freshness(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each cell: ok if the agent produced it on an attested machine."""
+    """Yield a result for each cell: ok if `identity_doubts` yields no doubt about its origin."""
     for platform, cell in context.cells:
         found = list(identity_doubts(context, platform, cell))
         yield RuleResult(
@@ -118,7 +118,10 @@ def attestation(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def evidence_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: ok if a job passed on a blocking platform with evidence that counts."""
+    """Yield a result: ok if a blocking job on a blocking platform has passed or has passing tests.
+
+    Only evidence without `doubts` counts.
+    """
     passing = sorted(
         {cell.id for platform in context.platforms for cell in _passing(context, platform)}
     )

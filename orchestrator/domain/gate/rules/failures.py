@@ -22,10 +22,12 @@ _MOST_LISTED = 20
 
 
 def new_failures(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: ok if at most as many failures are new as the policy allows.
+    """Yield a result if the policy limits new failures.
 
-    It counts all jobs on blocking platforms, also advisory jobs, because a new failure may stop
-    a release where a known one does not. It is unknown if a failure cannot be compared.
+    It is violated if more failures are new than the policy allows, and otherwise unknown if the
+    failures cannot be compared or are incomplete. It counts all jobs on blocking platforms, also
+    advisory jobs, because a new failure may stop a release where a known one does not. Tolerated
+    failures are not counted.
     """
     rule = context.policy.spec.new_failures
     if rule is None:
@@ -231,7 +233,10 @@ def _called(test: FailedTest) -> str:
 def _left_out(
     platform: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Yield a result for each job that failed in another run and is absent in the cell."""
+    """Yield a result for each job that failed in another run and is absent in the cell.
+
+    Left out are jobs that the policy names itself and jobs that need not run.
+    """
     for name, run in sorted(cell.jobs_failed.items()):
         asked = next(each for each in platform.rules if like(each.id, name))
         is_told = asked.id == name and asked is not platform.rules[-1]

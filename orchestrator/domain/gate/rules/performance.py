@@ -44,7 +44,9 @@ def performance_v2(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def measured_again(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each rule that another run of the subject violated and this one does not.
+    """Yield a result for each rule that another run of the subject violated and this one meets.
+
+    A rule without a result in this run counts as met.
 
     Otherwise a run could be repeated until its measurements are good enough.
     """
@@ -248,7 +250,10 @@ def _inputs(
 def _without(
     rule: PerformanceRule, platforms: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
-    """Yield a result for each benchmark with a budget that was not paired with a baseline."""
+    """Yield a result for each job of kind ``benchmark`` that a budget matches, without pairs.
+
+    Such a job has no benchmark with a budget that was paired with a baseline.
+    """
     for platform in platforms:
         for one in platform.jobs:
             paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
@@ -265,7 +270,10 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
 
 
 def _unused(rule: PerformanceRule, context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each budget that matches no benchmark of a blocking platform."""
+    """Yield a result for each budget that matches no paired benchmark of a blocking platform.
+
+    There are none if no blocking platform ran.
+    """
     blocking = [
         platform
         for platform in context.platforms

@@ -107,7 +107,11 @@ _DIGESTS = ("git_sha", *_TESTED)
 
 
 def subject(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: ok if the required digests are known and all digests agree."""
+    """Yield a result about the subject of all cells.
+
+    It is ok if the evidence is of the gate's product, the required digests are known, and digests
+    differ only where the policy's `may_differ` allows it.
+    """
     rule = context.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
     subjects = [cell.subject for cell in _cells(context)]
@@ -116,7 +120,7 @@ def subject(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def subject_v1(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield the result of version 1, which only compares required digests."""
+    """Yield the result of version 1 of the rule `subject`, which only compares required digests."""
     required = context.policy.spec.subject.require
     yield _subject(context, {*_ALWAYS, *required}, set(required))
 
