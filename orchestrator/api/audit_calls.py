@@ -44,8 +44,8 @@ class RequestAudit:
     def record(self, call: Call, resource: str, status: int) -> None:
         """Write the audit entry of a finished request, unless the operation wrote it.
 
-        401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded. A
-        StoreError is logged and not raised, so that machines can be terminated without the audit
+        401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded.
+        Entries above the limits of a minute are not written either. A StoreError is logged and not raised, so that machines can be terminated without the audit
         log.
         """
         outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)

@@ -261,7 +261,8 @@ def _key(request: Request, secret: str) -> bytes:
 def _patience(headers: Headers) -> timedelta:
     """Return how old the jobs' progress in a response may be.
 
-    Zero for a part of a page: it is requested when something changed, and not requested again.
+    Zero for requests with ``Cache-Control: no-cache``, and for a part of a page, which is requested
+    when something changed, and not requested again.
     """
     is_fresh = "hx-request" in headers or "no-cache" in headers.get("cache-control", "").lower()
     return timedelta(seconds=0 if is_fresh else PROGRESS_S)

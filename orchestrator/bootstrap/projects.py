@@ -67,7 +67,7 @@ def warn_of_left_out(first: Settings) -> None:
 
 
 def _left_in(url: str) -> str:
-    """Return, in words, the unfinished work of a database; empty if there is none."""
+    """Return the unfinished work of a database, or why it is unreadable; empty if there is none."""
     try:
         database = open_database(url, read_only=True)
         try:

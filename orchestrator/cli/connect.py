@@ -153,7 +153,7 @@ class ReadingLine:
         return _local(transport)
 
     def revive(self) -> None:
-        """Wait for the controller that holds the home; start none."""
+        """Revive the connection to the controller that holds the home; do nothing without one."""
         if self.is_held:
             self._controller.revive()
 

@@ -59,7 +59,7 @@ def sparkline(
 
 
 def bar(parts: Sequence[tuple[str, float]], *, width: int = 120, height: int = 6) -> Picture:
-    """Return a bar with a part for each (tone, amount); small parts stay visible."""
+    """Return a bar with a part for each (tone, amount) but zeros; small parts stay visible."""
     whole = sum(amount for _, amount in parts)
     shapes: list[Shape] = []
     left = 0.0

@@ -444,7 +444,7 @@ def _pruned_parts(run_id: str) -> Select[PrunedPart]:
 
 
 def _old_firings(before: datetime) -> Select[int]:
-    """Select firings that are over and old, without the newest of each schedule."""
+    """Select firings that are over and old, without the newest `FIRINGS_KEPT` of each schedule."""
     newer = aliased(FiringRow)
     later = (
         select(func.count())

@@ -303,7 +303,10 @@ class Suite:
 
 
 def _why(code: Optional[int], words: str) -> str:
-    """Return pytest's last error message about arguments or configuration; empty without one."""
+    """Return pytest's last error message about arguments or configuration; empty without one.
+
+    If the recorder's pipe was closed, return a message about that.
+    """
     if code == _PLUGIN_UNHEARD:
         return _CLOSED
     said = [line[len(_ERROR) :].strip() for line in words.splitlines() if line.startswith(_ERROR)]

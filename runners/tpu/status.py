@@ -222,7 +222,10 @@ class TpuStatusReader:
         return host_key_in((entry.key, entry.value) for entry in entries)
 
     def _why_gone(self, machine: Machine, handle: Handle) -> Machine:
-        """Return a machine without resources, with the reason from its failed create operation."""
+        """Return a machine without resources, with the reason from its create operation.
+
+        It is REQUESTED while the operation is under way or has just ended.
+        """
         try:
             found = outcome_of(self._tpu_api, handle, now=self._now())
         except ProviderError as error:

@@ -353,7 +353,10 @@ def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str
 
 
 def longrepr_of(value: object) -> tuple[str | list[object], Mapping[str, str] | None]:
-    """Return a failure's text or a skip's ``[path, line, reason]``, and the crash entry or None."""
+    """Return a failure's text or a skip's ``[path, line, reason]``, and the crash or None.
+
+    The crash is a mapping with the `message` only.
+    """
     if isinstance(value, list) and len(value) == 3:
         return [as_text(value[0]), value[1], as_text(value[2])], None
     if not isinstance(value, dict):

@@ -199,7 +199,10 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ta
 
 
 def _turn(one: CellTestHistory) -> TableCell:
-    """Return the last good and the first bad version of a failing test, as a link."""
+    """Return the last good and the first bad version of a failing test, as a link.
+
+    Without a good version, return the first bad one; of a test that does not fail, nothing.
+    """
     if one.broken is None:
         return _NOTHING
     good, bad = one.broken.last_good, one.broken.first_bad

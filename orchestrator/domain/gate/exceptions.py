@@ -65,7 +65,11 @@ def exemptions(context: RuleContext) -> tuple[Exemption, ...]:
 def apply_exemptions(
     results: Iterable[RuleResult], known: Sequence[Exemption]
 ) -> Iterator[RuleResult]:
-    """Yield the results; a bad result whose failing items are all excused becomes waived."""
+    """Yield the results; a waivable bad result becomes waived if one exemption excuses all of it.
+
+    That is an exemption for the rule, without a fault, that covers every failing item. If none
+    does, the sentence of the result names what is not excused.
+    """
     for result in results:
         meant = [one for one in known if one.rule == result.id and not one.fault]
         if not (meant and is_bad(result) and result.waivable):

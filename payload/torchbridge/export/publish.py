@@ -234,7 +234,10 @@ def publish(
 
 
 def _loaded(load: Callable[[Path], LoadedFile], draft: Path) -> Callable[..., Any]:
-    """Return a function that runs the file; if it cannot be loaded, every call of it raises."""
+    """Return a function that runs the file; if it cannot be loaded, every call of it raises.
+
+    Raises ExportMismatch and ExportUnavailable at once.
+    """
     try:
         return load(draft)
     except (ExportMismatch, ExportUnavailable):
