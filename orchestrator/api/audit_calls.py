@@ -45,8 +45,8 @@ class RequestAudit:
         """Write the audit entry of a finished request, unless the operation wrote it.
 
         401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded.
-        Entries above the limits of a minute are not written either. A StoreError is logged and not raised, so that machines can be terminated without the audit
-        log.
+        Entries above the limits of a minute are not written either. A StoreError is logged and not
+        raised, so that machines can be terminated without the audit log.
         """
         outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)
         if outcome is None or (call.is_recorded and not call.changes and status < 400):

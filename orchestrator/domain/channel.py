@@ -222,7 +222,7 @@ class ChannelHealth:
     """The state of a channel's deliveries."""
 
     failing_since: datetime | None = None
-    """Time since which no delivery has succeeded; None if the last one succeeded."""
+    """Time of the first failed delivery since the last success; None without one."""
     last_success_at: datetime | None = None
     disabled_at: datetime | None = None
     """Time at which it was disabled; None otherwise. It stays so until a test message succeeds."""

@@ -59,7 +59,7 @@ class ResourceResponse:
     controller: str
     expires_at: datetime | None
     first_seen: datetime | None
-    """When it was first found without an owner; None if it has one."""
+    """When the janitor first found it without an owner; None if it has not."""
     ends_after: datetime | None
     """When the janitor will terminate it; None if it will not."""
     detail: str

@@ -268,7 +268,7 @@ class JobRule:
     nothing_passed: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """Outcome of a job whose tests were all skipped."""
+    """Outcome of a job in which nothing passed, and something was skipped or failed as expected."""
     test_set: Literal["same", "may_differ"] = field(default="same", metadata=LATER)
     """Whether all platforms must collect the same tests."""
     level: Level = "blocking"

@@ -127,7 +127,7 @@ class Tolerance:
     by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
     """Results of these runs by cell and job."""
     over_by_job: Mapping[tuple[str, str], Sequence[ToleratedResult]]
-    """Results of only other runs by cell and job."""
+    """Failures in other runs, and failures that passed when the suite reran them, likewise."""
 
     @property
     def used(self) -> Mapping[str, int]:

@@ -102,7 +102,11 @@ def flaky(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first_v2(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result for each job with failures that occurred only in other runs of its subject."""
+    """Yield a result for each job with failures that do not occur in its last results.
+
+    They occurred in other runs of its subject, or in this run before the suite ran the test again.
+    Yield a result for each job, too, that failed in another run and is absent in the cell.
+    """
     yield from _failed_in_others(context, lambda test: _test_text(test, test.nodeid))
 
 
