@@ -319,7 +319,7 @@ def test_a_limit_that_is_too_low_is_said_before(cli: Cli, controller: FakeContro
     unknown = low | {"worst_usd": None}  # another cell's price is not known
     controller.answers["POST", "/api/v1/plan"] = Answer.of(unknown)
     assert cli("plan", str(cli.matrix)) == 0
-    assert "one attempt of every cell ($1.46)" in cli.out
+    assert "one attempt of every cell may cost $1.46" in cli.out
     controller.answers["POST", "/api/v1/plan"] = Answer.of(low | {"max_usd": "1.46"})
     assert cli("plan", str(cli.matrix)) == 0
     assert "short" not in cli.out

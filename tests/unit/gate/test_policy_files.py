@@ -273,7 +273,7 @@ def test_the_schema_knows_every_key_that_the_examples_use():
     kinds = schema["$defs"]
     assert isinstance(kinds, dict)
     spec = kinds["GateSpec"]["properties"]
-    assert spec["platforms"]["description"] == "At least one is blocking."
+    assert spec["platforms"]["description"] == "The platforms; at least one is blocking."
     for path in (*READY, *EXAMPLES):
         entries = read_yaml(path.read_text("utf-8")).entries
         assert entries is not None
