@@ -527,7 +527,7 @@ def add_waiver(
     )
     try:
         known = (
-            _status(request, new, viewer.person)
+            _known_waiver(request, new, viewer.person)
             or request_waiver(request.context, new, author=viewer.person).waiver.id
         )
     except InvalidDocumentError as error:
@@ -565,15 +565,16 @@ def add_approval(
     return request.go(f"{urls.gate_url(gate)}#approvals")
 
 
-def _status(request: PageRequest, new: NewWaiver, author: Person) -> str:
+def _known_waiver(request: PageRequest, new: NewWaiver, author: Person) -> str:
     """Return the id of an active waiver with the same content; empty without one."""
     gates = request.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):
         waiver = one.waiver
-        said = (waiver.rule, waiver.author_token, waiver.reason, one.verdict)
-        same = said == (new.rule, author.token, new.reason.strip(), new.verdict or newest)
+        said = (waiver.rule, waiver.author_token, waiver.reason, one.verdict, bool(waiver.evidence))
+        reason, verdict = new.reason.strip(), new.verdict or newest
+        same = said == (new.rule, author.token, reason, verdict, new.only_this)
         until = (waiver.expires - waiver.at).days
-        if same and until == new.days and request.now < waiver.expires and not waiver.evidence:
-            return "" if new.only_this else waiver.id
+        if same and until == new.days and request.now < waiver.expires:
+            return waiver.id
     return ""
