@@ -161,7 +161,7 @@ class OpenIdConnect:
     def logout_url(self, id_token: str) -> str | None:
         """Return the URL that ends the session at the issuer.
 
-        None if the issuer has no such URL or cannot be reached.
+        None if the issuer has no such URL, its URL is not safe, or it cannot be reached.
         """
         try:
             endpoint = self._discovered().get("end_session_endpoint")

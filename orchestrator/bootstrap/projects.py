@@ -83,6 +83,8 @@ def _left_in(url: str) -> str:
 def require_own_accounts(accounts: Sequence[str | None]) -> None:
     """Raise RefusedError if two projects run local jobs as the same user.
 
+    With several projects, none may run them as the controller's own user either.
+
     Args:
         accounts: The account of each project's local jobs; None if it runs none.
     """

@@ -358,7 +358,7 @@ class GateStore(VerdictLines):
 
 
 def _has_whole_run(session: Session, verdict: int) -> bool:
-    """Return whether any run of the verdict is no partial rerun."""
+    """Return whether any run of the verdict is no partial rerun; True without runs."""
     query = select(VerdictRunRow.run_id).where(VerdictRunRow.verdict == verdict)
     runs = session.scalars(query).all()
     return not runs or any(reuse.is_whole(session, run) for run in runs)

@@ -457,7 +457,10 @@ class SizeResolver(DependencyResolver):
         return found
 
     def _read(self, page: Page) -> list[OfferedWheel]:
-        """Return the wheels of a page; note a failure if it could not be fetched or parsed."""
+        """Return the wheels of a page; note a failure if it could not be fetched or parsed.
+
+        A page that does not exist (404) is no failure.
+        """
         failure = page.failure
         if not failure:
             try:

@@ -35,9 +35,9 @@ _ON_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 def check_self_reports(
     deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
 ) -> Mapping[str, JobFact]:
-    """Store the failures and fallbacks that jobs with exit code 0 report in their output.
+    """Store what the output of commands with exit code 0 reports: failures and fallbacks.
 
-    Return the job facts after that.
+    Also store that nothing passed. Return the job facts after that.
     """
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]

@@ -195,7 +195,7 @@ def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> V
 
 
 def _unheard(deps: FlowDeps, now: AttemptState, error: MachineError) -> Value | NotYet:
-    """Handle an unreachable machine: end the attempt if it is gone, else wait."""
+    """Handle an unreachable machine: end the attempt if it is gone or silent too long."""
     silent_s = note_no_contact(deps, now, error).total_seconds()
     ended = record_machine_end(deps, now, inspected(deps, now), str(error))
     if ended is not None:

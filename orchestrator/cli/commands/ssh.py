@@ -171,7 +171,7 @@ def _private_folder() -> Iterator[Path]:
 
 @contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """Convert the first signal to an exception, so that the folder is removed; block later ones."""
+    """Convert the first signal to an exception, so the folder is removed; ignore later ones."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         for one in _SIGNALS:

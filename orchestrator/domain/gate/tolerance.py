@@ -51,7 +51,7 @@ class FailingResult:
 
     @property
     def is_over(self) -> bool:
-        """Whether the test failed only in another run."""
+        """Whether the test failed only in another run, or before the suite ran it again."""
         return self.test is not None and bool(self.test.run)
 
     @property
