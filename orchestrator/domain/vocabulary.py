@@ -71,7 +71,7 @@ TERMS = {
     "failing": Term("✗", "failing", "bad"),
     "disabled": Term("■", "disabled", "warn"),
     "new": Term("+", "new", "bad"),
-    "lapsed": Term("◌", "known issue over", "warn"),
+    "lapsed": Term("◌", "issue over", "warn"),
     "expired_failing": Term("◌", "expired", "warn"),
     "unowned": Term("!", "unowned for a week", "warn"),
     "quarantined": Term("≈", "quarantined", "quiet"),

@@ -182,9 +182,16 @@ def _outcome(stated: str, phases: Mapping[str, Mapping[str, object]]) -> TestOut
     return max(outcomes)
 
 
+_WORKER = re.compile(r"\A\[gw\d{1,5}\] [^\n]{1,500}\n?\Z")
+"""All that a phase which passed says in a process of pytest-xdist."""
+
+
 def _has_failed(phase: Mapping[str, object]) -> bool:
     """Return whether a phase failed, by its outcome or by a failure text."""
-    has_text = bool(phase.get("longrepr") or phase.get("crash"))
+    text = phase.get("longrepr")
+    if isinstance(text, str):
+        text = _WORKER.sub("", text)
+    has_text = bool(text or phase.get("crash"))
     return phase.get("outcome") == "failed" or (phase.get("outcome") == "passed" and has_text)
 
 

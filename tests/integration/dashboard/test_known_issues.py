@@ -118,7 +118,7 @@ def test_what_is_over_needs_somebody_again(pages: PageDesk, world: KindsWorld) -
     assert row["State"] == "◌ expired 1 failure fits it still"
     assert "ago" in row["Expires"]
     (failure,) = later.page("/failures").rows("failures")
-    assert failure["Status"] == "◌ known issue over KI-0001"
+    assert failure["Status"] == "◌ issue over KI-0001"
 
 
 def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
@@ -129,7 +129,7 @@ def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
     (row,) = pages.page("/known-issues").rows("issues")
     assert row["State"].startswith("– ended by a admin")
     (failure,) = pages.page("/failures").rows("failures")
-    assert failure["Status"] == "◌ known issue over KI-0001"
+    assert failure["Status"] == "◌ issue over KI-0001"
     pages.post("/known-issues/KI-0001/end")
     pages.post("/known-issues/KI-0009/end", status=404)
 

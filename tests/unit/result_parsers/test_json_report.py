@@ -65,6 +65,16 @@ def test_a_phase_that_passed_with_a_failures_text_failed(tmp_path, phase, key):
     assert (told.outcome, told.message) == (wanted, "KeyError: 1")
 
 
+def test_the_worker_of_a_phase_is_no_failures_text(tmp_path):
+    document = json.loads(REAL)
+    test = next(one for one in document["tests"] if one["outcome"] == "passed")
+    test["call"]["longrepr"] = "[gw0] linux -- Python 3.11.7 /opt/python/bin/python\n"
+    (told,) = [
+        one for one in of_kind(read(tmp_path, document), ParsedTest) if one.nodeid == test["nodeid"]
+    ]
+    assert told.outcome == Outcome.PASSED
+
+
 def test_what_pytest_metadata_adds(tmp_path):
     document = json.loads(REAL)
     document["environment"] = {
