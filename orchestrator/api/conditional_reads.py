@@ -152,7 +152,7 @@ class ConditionalReads:
     """Adds ETags to responses from the database, and caches the responses while they are current.
 
     The credential is checked at each request. A cached response is used for one credential only, so
-    that nobody gets data that only another may read, or the CSRF value of another session.
+    that no client gets data of another client, or the CSRF value of another session.
     """
 
     def __init__(

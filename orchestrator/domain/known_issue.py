@@ -32,7 +32,7 @@ class IssueScope:
     requires_package: Word = ""
     """Package that must be installed, such as ``transformer-engine`` or ``pkg>=2``."""
     tests: tuple[Filled, ...] = field(default=(), metadata=LATER)
-    """Node ids of tests, or patterns with ``*``; brackets stand for themselves."""
+    """Node ids of tests, or patterns in which ``*`` matches any text; brackets match literally."""
 
     def has_test(self, nodeid: str) -> bool:
         """Whether the scope includes the test; a result that is no test's has no node id."""
@@ -129,7 +129,7 @@ class KnownIssue:
     max_failures: int | None = None
     """Maximum number of results per run; more results are new failures. None is no limit."""
     ended_at: datetime | None = None
-    """When a person ended it; None if nobody did."""
+    """Time at which a person ended it; None if it is not ended."""
     ended_by: str = ""
     author: str = field(default="", metadata=LATER)
     """The person who added it: name of their token at that time. Empty for issues of a policy."""

@@ -26,7 +26,7 @@ _PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 """Name of the package at the beginning of a requirement."""
 
 OUTPUT = "output"
-"""Entry of a job's `metrics` that stands for the job's output."""
+"""Entry of a job's `metrics` that selects the job's output."""
 _METRICS_FILE = re.compile(r"[A-Za-z0-9._+=@-]{1,60}(?:/[A-Za-z0-9._+=@-]{1,60}){0,3}")
 _METRICS_NAME_CHARS = 99
 _ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?events\.jsonl")
@@ -55,7 +55,7 @@ class Job:
     pytest: tuple[str, ...] = ()
     """Arguments of pytest, relative to the payload; only for suites."""
     command: tuple[str, ...] = ()
-    """Command of a job that is no suite; ``{python}`` stands for the environment's interpreter."""
+    """Command of a job that is not a suite; ``{python}`` becomes the environment's interpreter."""
     timeout_minutes: float = 30.0
     """Time limit of the job; a job that exceeds it is `timed_out`."""
     idle_timeout_minutes: float | None = None

@@ -198,7 +198,7 @@ class _NameMatching:
         self.ambiguous: set[str] = set()
 
     def by_key(self, change: NameChange, key: Callable[[TestName], object]) -> None:
-        """Match names whose keys are equal, if the key has only one pair that nobody rejected."""
+        """Match names with equal keys if exactly one pair of the key is not rejected."""
         before, after = _grouped(self.gone, key), _grouped(self.come, key)
         for shared, names in after.items():
             olds = before.get(shared, [])

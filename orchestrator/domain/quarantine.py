@@ -131,7 +131,7 @@ def quarantine_of(
 ) -> Quarantine | None:
     """Return the quarantine of a test, ended or not; None without one.
 
-    If there are several, one that nobody ended and that expires last is returned.
+    If there are several, the one that expires last among those not ended is returned.
     """
     mine = (one for one in quarantines if is_about(one, nodeid, platform))
     return max(mine, key=lambda one: (one.ended_at is None, one.expires), default=None)

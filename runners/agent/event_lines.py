@@ -164,7 +164,7 @@ def _comparable(value: object) -> object:
 
 
 def _is_no_number(value: object) -> bool:
-    """Return whether a value stands for a number that is not finite: null or ``nan``."""
+    """Return whether a value represents a number that is not finite: null or ``nan``."""
     try:
         is_text = isinstance(value, str) and _WORD.search(value) is not None
         return value is None or (is_text and not math.isfinite(float(str(value))))

@@ -61,7 +61,7 @@ _Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only t
 _Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repeatable.")]
 _Tests = Annotated[
     list[str] | None,
-    text_option("--test", "NODEID", "Only it; * stands for any text. Repeatable."),
+    text_option("--test", "NODEID", "Only this test; * matches any text. Repeatable."),
 ]
 _Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
 _Package = Annotated[str, text_option("--requires-package", "NAME", "Only where it is installed.")]

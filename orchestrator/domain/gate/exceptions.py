@@ -19,7 +19,7 @@ from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _NAMED = 200
-"""Maximum number of failing items that a result names; a digest stands for the others."""
+"""Maximum number of failing items that a result lists; the others are in a digest."""
 UNBOUND = "it does not say what it excuses"
 """Why an exception without `failing` does not count."""
 _LONGEST_WAIVER = timedelta(days=30)

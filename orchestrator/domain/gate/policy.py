@@ -260,7 +260,7 @@ class JobRule:
     id: str
     """Id of the job; ``*`` matches any characters."""
     on: tuple[str, ...] | Literal["all"] = "all"
-    """Ids of platforms; `all` stands for those of the policy."""
+    """Platform ids; `all` means every platform of the policy."""
     require: Literal["all_pass", "pass_if_run"] = "all_pass"
     """Whether the job must have run; ``pass_if_run`` ignores jobs without evidence."""
     degraded: Literal["forbid", "inform"] = "forbid"

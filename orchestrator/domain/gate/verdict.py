@@ -25,7 +25,7 @@ class PublicKey:
     not_after: datetime | None = None
     """Time after which the key does not sign; None without a limit."""
     retired_at: datetime | None = None
-    """When a person retired the key; None if nobody did."""
+    """Time at which a person retired the key; None if it is not retired."""
 
     @property
     def ends_at(self) -> datetime | None:
